@@ -58,7 +58,7 @@ pub(crate) trait StreamTx {
     /// # Errors
     ///
     /// That of send(2).
-    fn send_some(&self, sk: &Sk, msg: &mut Msg<'_>, how: SendOptions) -> Result<usize>;
+    fn send_some(&self, sk: &Sk, msg: &mut Msg<'_>, how: &SendOptions) -> Result<usize>;
 
     /// Returns whether a writer can continue: there is space, or an error. If not, the socket is woken once it can.
     fn is_writer_due(&self) -> bool;
@@ -107,7 +107,7 @@ pub(crate) fn send(
     tx: &impl StreamTx,
     sk: &Sk,
     msg: &mut Msg<'_>,
-    how: SendOptions,
+    how: &SendOptions,
     on_full: impl Fn(),
 ) -> Result<usize> {
     let (mut timeout, mut done) = (None, 0);

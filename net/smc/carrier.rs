@@ -14,7 +14,8 @@ use kernel_ext::{
 use smc_proto::{
     conn::{
         ConnState,
-        IoctlQueues, //
+        IoctlQueues,
+        SendFlags, //
     },
     wire::Version, //
 };
@@ -89,10 +90,27 @@ impl Carrier {
         &self,
         sk: &Sk,
         msg: &mut Msg<'_>,
-        how: SendOptions,
+        how: &SendOptions,
         stats: &Technology,
     ) -> Result<usize> {
         both!(self.send(sk, msg, how, &stats.send_buffers))
+    }
+
+    /// Sends a short message without urgent data, if that needs no waiting. Returns false, with the message as it was,
+    /// if [`Carrier::send`] has to send it.
+    /// Context: does not sleep.
+    #[inline]
+    pub(crate) fn send_short(
+        &self,
+        sk: &Sk,
+        msg: &mut Msg<'_>,
+        flags: impl FnOnce() -> SendFlags,
+        stats: &Technology,
+    ) -> bool {
+        match self {
+            Self::SmcR(conn) => conn.send_short(sk, msg, &flags(), &stats.send_buffers),
+            Self::SmcD(_) => false,
+        }
     }
 
     /// recvmsg(2).

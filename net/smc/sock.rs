@@ -34,6 +34,7 @@ use kernel::{
         Arc,
         ArcBorrow,
         Mutex,
+        SetOnce,
         SpinLock, //
     },
     workqueue::{
@@ -161,6 +162,10 @@ pub(crate) struct Sock {
     state: SpinLock<SockState>,
     /// Written with `state`; read where its lock may not be taken.
     phase: Atomic<u32>,
+    /// The first connection by SMC, for calls that then need neither the lock nor a reference of their own.
+    first: SetOnce<Carrier>,
+    /// The application undid a connection by SMC: there may be another one.
+    was_disconnected: Atomic<bool>,
     /// connect(2) has not returned the result of the last attempt yet.
     connect_result_pending: Atomic<bool>,
     /// SMC_LIMIT_HS: take on no more handshakes than can be worked on at once.
@@ -215,6 +220,8 @@ impl Sock {
                 orphan <- new_spinlock!(None, "smc::Sock::orphan"),
                 state <- new_spinlock!(SockState::Init, "smc::Sock::state"),
                 phase: Atomic::new(Phase::Init as u32),
+                first: SetOnce::new(),
+                was_disconnected: Atomic::new(false),
                 connect_result_pending: Atomic::new(false),
                 limit_hs: Atomic::new(limit_hs),
                 handshakes: Atomic::new(0),
@@ -280,6 +287,13 @@ impl Sock {
             SockState::Active(conn) => Some(conn.clone()),
             _ => None,
         }
+    }
+
+    /// As [`Self::conn`], without the lock; `None` as well for a connection that is not the socket's first.
+    fn first_conn(&self) -> Option<&Carrier> {
+        // Whoever makes another connection, or knows of it, sees the mark, which was set before.
+        let is_it = !self.was_disconnected.load(Relaxed);
+        self.first.as_ref().filter(|_| is_it)
     }
 
     /// Why the connection goes over TCP, if it does.

@@ -137,10 +137,10 @@ impl Buffers {
 
 /// Calls and bytes of one direction.
 pub(crate) struct Traffic {
-    /// Calls, including failed ones.
-    pub(crate) calls: Counter,
+    /// Calls that transferred nothing.
+    idle_calls: Counter,
     pub(crate) bytes: Counter,
-    /// Calls by size: up to 8 KiB, 16 KiB, and so on; the last is above 1 MiB.
+    /// The other calls by size: up to 8 KiB, 16 KiB, and so on; the last is above 1 MiB.
     pub(crate) sizes: [Counter; SIZES],
 }
 
@@ -150,7 +150,7 @@ pub(crate) const SIZES: usize = 9;
 impl Traffic {
     const fn new() -> Self {
         Self {
-            calls: Counter::new(),
+            idle_calls: Counter::new(),
             bytes: Counter::new(),
             sizes: [const { Counter::new() }; SIZES],
         }
@@ -158,13 +158,22 @@ impl Traffic {
 
     /// Counts a call that transferred `moved` bytes, in the class of `size`.
     pub(crate) fn count(&self, moved: usize, size: usize) {
-        self.calls.add(1);
-        if moved > 0 && size > 0 {
-            self.bytes.add(moved as u64);
-            if let Some(counter) = self.sizes.get(bucket(size)) {
-                counter.add(1);
-            }
+        let counter = match moved > 0 && size > 0 {
+            true => self.sizes.get(bucket(size)),
+            false => Some(&self.idle_calls),
+        };
+        if let Some(counter) = counter {
+            counter.add(1);
         }
+        if moved > 0 {
+            self.bytes.add(moved as u64);
+        }
+    }
+
+    /// Returns how many calls there were, including failed ones.
+    pub(crate) fn calls(&self) -> u64 {
+        let sizes = self.sizes.iter().map(Counter::get);
+        sizes.fold(self.idle_calls.get(), u64::saturating_add)
     }
 }
 

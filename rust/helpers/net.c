@@ -308,9 +308,9 @@ bool smc_helper_tcp_has_attempt(const struct socket *sock)
 	return READ_ONCE(sock->state) == SS_CONNECTING;
 }
 
-bool smc_helper_tcp_is_corked(const struct sock *sk)
+u8 smc_helper_tcp_nonagle(const struct sock *sk)
 {
-	return tcp_sk(sk)->nonagle & TCP_NAGLE_CORK;
+	return tcp_sk(sk)->nonagle;
 }
 
 bool smc_helper_tcp_is_nodelay(const struct sock *sk)

@@ -87,6 +87,7 @@ impl ConnInner {
     /// Copies a short message of `len` bytes to the send buffer, which the caller commits. Returns false, with the
     /// message as it was, if a writer is copying already, or if there is no send buffer, no room in one piece, or
     /// memory of the message that is not present.
+    #[inline]
     fn copy_short(&mut self, msg: &mut Msg<'_>, len: u32) -> bool {
         if self.stream.is_filling() || self.stream.can_send().is_err() {
             return false;
@@ -120,7 +121,7 @@ struct ConnTx<'a> {
 }
 
 impl StreamTx for ConnTx<'_> {
-    fn send_some(&self, sk: &Sk, msg: &mut Msg<'_>, how: SendOptions) -> Result<usize> {
+    fn send_some(&self, sk: &Sk, msg: &mut Msg<'_>, how: &SendOptions) -> Result<usize> {
         self.conn.send_some(sk, msg, how, self.stats)
     }
 
@@ -140,12 +141,37 @@ impl Conn {
         self: &Arc<Self>,
         sk: &Sk,
         msg: &mut Msg<'_>,
-        how: SendOptions,
+        how: &SendOptions,
         stats: &Buffers,
     ) -> Result<usize> {
         self.count_sndbuf_undersized(sk, msg.len(), stats);
         let tx = ConnTx { conn: self, stats };
         blocking::send(&tx, sk, msg, how, || stats.full.add(1))
+    }
+
+    /// Sends a short message without urgent data, if that needs no waiting and no send buffer. Returns false, with the
+    /// message as it was, if [`Conn::send`] has to send it.
+    /// Context: does not sleep.
+    #[inline]
+    pub(crate) fn send_short(
+        self: &Arc<Self>,
+        sk: &Sk,
+        msg: &mut Msg<'_>,
+        flags: &SendFlags,
+        stats: &Buffers,
+    ) -> bool {
+        let len = msg.len();
+        if len == 0 || len > SHORT_MAX {
+            return false;
+        }
+        // CAST: at most `SHORT_MAX`.
+        let short = len as u32;
+        let copy = |inner: &mut ConnInner| inner.copy_short(msg, short).then_some(short);
+        let is_sent = self.commit(flags, stats, copy).is_some();
+        if is_sent {
+            trace::tx_sendmsg(sk, len, || self.device_name());
+        }
+        is_sent
     }
 
     /// Counts a call that sends more than a buffer holds, here or at the peer.
@@ -168,7 +194,7 @@ impl Conn {
         self: &Arc<Self>,
         sk: &Sk,
         msg: &mut Msg<'_>,
-        how: SendOptions,
+        how: &SendOptions,
         stats: &Buffers,
     ) -> Result<usize> {
         let flags = SendFlags {
@@ -177,16 +203,6 @@ impl Conn {
             corked: how.corked,
             autocork_bytes: how.autocork_bytes,
         };
-        let len = msg.len();
-        if len <= SHORT_MAX {
-            // CAST: at most `SHORT_MAX`.
-            let short = len as u32;
-            let copy = |inner: &mut ConnInner| inner.copy_short(msg, short).then_some(short);
-            if self.commit(flags, stats, copy).is_some() {
-                trace::tx_sendmsg(sk, len, || self.device_name());
-                return Ok(len);
-            }
-        }
         let _order = self.send_order.lock();
         let len = u32::try_from(msg.len()).unwrap_or(u32::MAX);
         let mut space = self.with(|inner| inner.reserve(len))?;
@@ -213,7 +229,7 @@ impl Conn {
             ..flags
         };
         // CAST: not more than was reserved.
-        self.commit(flags, stats, |_| Some(copied as u32));
+        self.commit(&flags, stats, |_| Some(copied as u32));
         if copied == 0 {
             return Err(EFAULT);
         }
@@ -223,9 +239,10 @@ impl Conn {
 
     /// Commits what `copy`, called with the lock held, says that the send buffer holds of a message, and transmits what
     /// may be sent; does nothing if that is `None`. Returns the same.
+    #[inline]
     fn commit(
         self: &Arc<Self>,
-        flags: SendFlags,
+        flags: &SendFlags,
         stats: &Buffers,
         copy: impl FnOnce(&mut ConnInner) -> Option<u32>,
     ) -> Option<u32> {
@@ -236,7 +253,7 @@ impl Conn {
                 return false;
             };
             is_peer_full = inner.stream.is_peer_full();
-            let leaves = inner.stream.commit(len, flags);
+            let leaves = inner.stream.commit(len, *flags);
             is_held = inner.note_cork(flags.corked && !leaves);
             leaves
         });

@@ -65,34 +65,34 @@ fn put_tech(attrs: &mut Attrs<'_>, stats: &Technology) -> Result {
     put_counters(attrs, &CALLS, stats)
 }
 
-/// An attribute and its counter, if that exists here.
-type Field = (u32, Option<fn(&Technology) -> &Counter>);
+/// An attribute and its value, if that is counted here.
+type Field = (u32, Option<fn(&Technology) -> u64>);
 
 /// In the order of the C module, like the next table.
 const CONNECTIONS: [Field; 6] = [
-    (SMC_NLA_STATS_T_CLNT_V1_SUCC, Some(|s| &s.client.v1)),
-    (SMC_NLA_STATS_T_CLNT_V2_SUCC, Some(|s| &s.client.v2)),
-    (SMC_NLA_STATS_T_SRV_V1_SUCC, Some(|s| &s.server.v1)),
-    (SMC_NLA_STATS_T_SRV_V2_SUCC, Some(|s| &s.server.v2)),
-    (SMC_NLA_STATS_T_RX_BYTES, Some(|s| &s.received.bytes)),
-    (SMC_NLA_STATS_T_TX_BYTES, Some(|s| &s.sent.bytes)),
+    (SMC_NLA_STATS_T_CLNT_V1_SUCC, Some(|s| s.client.v1.get())),
+    (SMC_NLA_STATS_T_CLNT_V2_SUCC, Some(|s| s.client.v2.get())),
+    (SMC_NLA_STATS_T_SRV_V1_SUCC, Some(|s| s.server.v1.get())),
+    (SMC_NLA_STATS_T_SRV_V2_SUCC, Some(|s| s.server.v2.get())),
+    (SMC_NLA_STATS_T_RX_BYTES, Some(|s| s.received.bytes.get())),
+    (SMC_NLA_STATS_T_TX_BYTES, Some(|s| s.sent.bytes.get())),
 ];
 
 const CALLS: [Field; 7] = [
-    (SMC_NLA_STATS_T_RX_CNT, Some(|s| &s.received.calls)),
-    (SMC_NLA_STATS_T_TX_CNT, Some(|s| &s.sent.calls)),
+    (SMC_NLA_STATS_T_RX_CNT, Some(|s| s.received.calls())),
+    (SMC_NLA_STATS_T_TX_CNT, Some(|s| s.sent.calls())),
     // The kernel has no sendpage any more.
     (SMC_NLA_STATS_T_SENDPAGE_CNT, None),
-    (SMC_NLA_STATS_T_CORK_CNT, Some(|s| &s.uncorked)),
-    (SMC_NLA_STATS_T_NDLY_CNT, Some(|s| &s.nodelay)),
+    (SMC_NLA_STATS_T_CORK_CNT, Some(|s| s.uncorked.get())),
+    (SMC_NLA_STATS_T_NDLY_CNT, Some(|s| s.nodelay.get())),
     // splice(2) uses our recvmsg.
     (SMC_NLA_STATS_T_SPLICE_CNT, None),
-    (SMC_NLA_STATS_T_URG_DATA_CNT, Some(|s| &s.urgent)),
+    (SMC_NLA_STATS_T_URG_DATA_CNT, Some(|s| s.urgent.get())),
 ];
 
 fn put_counters(attrs: &mut Attrs<'_>, fields: &[Field], stats: &Technology) -> Result {
     for (attr, counter) in fields {
-        let count = counter.map_or(0, |counter| counter(stats).get());
+        let count = counter.map_or(0, |counter| counter(stats));
         attrs.u64(*attr, count, SMC_NLA_STATS_PAD)?;
     }
     Ok(())

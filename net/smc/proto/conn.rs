@@ -284,7 +284,7 @@ impl Stream {
 
     /// Commits the first `len` reserved bytes. Returns whether to transmit now; if not, the data are corked until a
     /// later commit, completion, window update or [`Stream::uncork`].
-    #[inline]
+    #[inline(always)]
     pub fn commit(&mut self, len: u32, how: SendFlags) -> bool {
         self.send.commit(len, how);
         if len == 0 || self.send.unsent() == 0 {

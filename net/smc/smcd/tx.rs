@@ -62,7 +62,7 @@ struct Tx<'a> {
 }
 
 impl StreamTx for Tx<'_> {
-    fn send_some(&self, sk: &Sk, msg: &mut Msg<'_>, how: SendOptions) -> Result<usize> {
+    fn send_some(&self, sk: &Sk, msg: &mut Msg<'_>, how: &SendOptions) -> Result<usize> {
         self.conn.send_some(sk, msg, how, self.stats)
     }
 
@@ -82,7 +82,7 @@ impl SmcdConn {
         &self,
         sk: &Sk,
         msg: &mut Msg<'_>,
-        how: SendOptions,
+        how: &SendOptions,
         stats: &Buffers,
     ) -> Result<usize> {
         let tx = Tx { conn: self, stats };
@@ -120,7 +120,7 @@ impl SmcdConn {
         &self,
         sk: &Sk,
         msg: &mut Msg<'_>,
-        how: SendOptions,
+        how: &SendOptions,
         stats: &Buffers,
     ) -> Result<usize> {
         let pipe = self.tx();

@@ -100,7 +100,7 @@ impl Pair {
 impl SmcdConn {
     /// Something was written: wakes the reader if one sleeps and there is as much as it waits for (C function
     /// `tcp_data_ready`), at once or a moment later.
-    pub(super) fn tell_reader(&self, writer: &mut RingWriter, how: SendOptions, fill: Fill) {
+    pub(super) fn tell_reader(&self, writer: &mut RingWriter, how: &SendOptions, fill: Fill) {
         let (peer, pipe) = (self.peer(), self.tx());
         let max = match how.nodelay || peer.lowat() > 1 {
             true => 0,

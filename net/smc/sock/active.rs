@@ -2,7 +2,10 @@
 
 //! Sockets that are connected by SMC.
 
-use kernel::sync::Arc;
+use kernel::sync::{
+    atomic::Relaxed,
+    Arc, //
+};
 use kernel_ext::{
     net::{
         self,
@@ -10,6 +13,7 @@ use kernel_ext::{
     },
     prelude::*, //
 };
+use smc_proto::conn::SendFlags;
 
 use super::{
     Phase,
@@ -30,6 +34,7 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Carrier) -> bool 
     conn.sync_options(&this.sk);
     let version = conn.version();
     let successes = conn.stats(&this.stats).successes(this.role);
+    let first = conn.clone();
     match this.transition(from, SockState::Active(conn)) {
         Ok(_) => {
             successes.count(version);
@@ -96,15 +101,16 @@ fn on_tcp_error(this: &Sock) {
 pub(super) fn send(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>) -> Result<usize> {
     msg.check_control(&this.sk)?;
     let (flags, len) = (msg.flags(), msg.len());
+    let nagle = this.tcp.nagle();
     let how = SendOptions {
         nonblock: flags & net::MSG_DONTWAIT != 0,
         oob: flags & net::MSG_OOB != 0,
-        corked: flags & net::MSG_MORE != 0 || this.tcp.is_corked(),
-        nodelay: this.tcp.is_nodelay(),
+        corked: flags & net::MSG_MORE != 0 || nagle.is_corked,
+        nodelay: nagle.is_nodelay,
         autocork_bytes: this.config.autocork_bytes(),
     };
     let stats = conn.stats(&this.stats);
-    let result = conn.send(&this.sk, msg, how, stats);
+    let result = conn.send(&this.sk, msg, &how, stats);
     stats.sent.count(*result.as_ref().unwrap_or(&0), len);
     if how.oob {
         stats.urgent.add(1);
@@ -117,6 +123,31 @@ pub(super) fn send(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>) -> Result<usi
         }
     })
 }
+
+/// Sends a short message, if that is all that the call asks for and needs no waiting. `None` leaves the message as it
+/// was.
+/// Context: does not sleep.
+#[inline]
+pub(super) fn send_short(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>) -> Option<usize> {
+    let (flags, len) = (msg.flags(), msg.len());
+    if flags & !SHORT_FLAGS != 0 || msg.has_control() {
+        return None;
+    }
+    let how = || SendFlags {
+        oob: false,
+        last: true,
+        corked: flags & net::MSG_MORE != 0 || this.tcp.nagle().is_corked,
+        autocork_bytes: this.config.autocork_bytes(),
+    };
+    let stats = conn.stats(&this.stats);
+    conn.send_short(&this.sk, msg, how, stats).then(|| {
+        stats.sent.count(len, len);
+        len
+    })
+}
+
+/// Flags of a call of which a short message may need no more than a copy.
+const SHORT_FLAGS: u32 = net::MSG_DONTWAIT | net::MSG_MORE | net::MSG_NOSIGNAL;
 
 /// recvmsg(2).
 pub(super) fn recv(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
@@ -173,7 +204,11 @@ pub(super) fn shutdown(this: &Sock, conn: &Carrier, how: i32) -> Result {
 
 /// The application undoes the connect, or accept, and may use the socket for something else.
 pub(super) fn disconnect(this: &Sock) {
-    let was_connected = this.conn().is_some_and(|conn| conn.has_peer());
+    let conn = this.conn();
+    if conn.is_some() {
+        this.was_disconnected.store(true, Relaxed);
+    }
+    let was_connected = conn.is_some_and(|conn| conn.has_peer());
     let Ok(SockState::Active(conn)) = this.transition(&[Phase::Active], SockState::Init) else {
         return;
     };

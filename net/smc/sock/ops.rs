@@ -2,6 +2,8 @@
 
 //! The system calls, and what answers them in each state.
 
+use core::ops::Deref;
+
 use kernel::sync::{
     aref::ARef,
     Arc,
@@ -100,7 +102,10 @@ impl StreamSocket for Sock {
                     false => 0,
                 };
             }
-            Phase::Active => this.conn().map_or(0, |conn| conn.poll(&this.sk)),
+            Phase::Active => match this.first_conn() {
+                Some(conn) => conn.poll(&this.sk),
+                None => this.conn().map_or(0, |conn| conn.poll(&this.sk)),
+            },
             Phase::Fallback => this.poll_tcp(),
             Phase::Init | Phase::Closed => this.tcp.poll(),
         };
@@ -160,13 +165,10 @@ impl StreamSocket for Sock {
     }
 
     fn sendmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>) -> Result<usize> {
-        if msg.flags() & net::MSG_FASTOPEN != 0 {
-            options::fall_back(&this.into(), Reason::OptionUnsupported)?;
-        }
-        let nonblock = msg.flags() & net::MSG_DONTWAIT != 0;
-        match this.wait_connected(|| this.sk.sndtimeo(nonblock))? {
-            DataPath::Smc(conn) => active::send(&this, &conn, msg),
-            DataPath::Tcp(_setup) => fallback::send(&this, msg),
+        let short = |conn| active::send_short(&this, conn, msg);
+        match this.first_conn().and_then(short) {
+            Some(len) => Ok(len),
+            None => send(this, msg),
         }
     }
 
@@ -179,7 +181,7 @@ impl StreamSocket for Sock {
 
     fn splice_eof(this: ArcBorrow<'_, Self>) {
         match this.conn() {
-            Some(conn) => conn.uncork(this.tcp.is_corked()),
+            Some(conn) => conn.uncork(this.tcp.nagle().is_corked),
             None => this.tcp.splice_eof(),
         }
     }
@@ -189,12 +191,43 @@ impl StreamSocket for Sock {
     }
 }
 
+// Out of line, as most calls are for short messages.
+#[inline(never)]
+fn send(this: ArcBorrow<'_, Sock>, msg: &mut Msg<'_>) -> Result<usize> {
+    if msg.flags() & net::MSG_FASTOPEN != 0 {
+        options::fall_back(&this.into(), Reason::OptionUnsupported)?;
+    }
+    let nonblock = msg.flags() & net::MSG_DONTWAIT != 0;
+    match this.wait_connected(|| this.sk.sndtimeo(nonblock))? {
+        DataPath::Smc(conn) => active::send(&this, &conn, msg),
+        DataPath::Tcp(_setup) => fallback::send(&this, msg),
+    }
+}
+
 /// What carries the data of a socket that does not connect just now.
 enum DataPath<'a> {
-    Smc(Carrier),
+    Smc(CarrierRef<'a>),
     /// TCP. If it has no connection, it returns that error at once, and none begins meanwhile: the data of the
     /// application must not get among the messages of a handshake.
     Tcp(Option<MutexGuard<'a, ()>>),
+}
+
+/// The connection of a call.
+enum CarrierRef<'a> {
+    /// The socket's first, which lives as long as that.
+    First(&'a Carrier),
+    Later(Carrier),
+}
+
+impl Deref for CarrierRef<'_> {
+    type Target = Carrier;
+
+    fn deref(&self) -> &Carrier {
+        match self {
+            Self::First(conn) => conn,
+            Self::Later(conn) => conn,
+        }
+    }
 }
 
 impl Sock {
@@ -203,7 +236,17 @@ impl Sock {
     /// # Errors
     ///
     /// `EAGAIN` when the time is over, `ERESTARTSYS` or `EINTR` for a signal.
+    #[inline]
     fn wait_connected(&self, timeout: impl FnOnce() -> isize) -> Result<DataPath<'_>> {
+        if let Some(conn) = self.first_conn() {
+            return Ok(DataPath::Smc(CarrierRef::First(conn)));
+        }
+        self.wait_data_path(timeout)
+    }
+
+    // Out of line, as most calls are for a socket's first connection.
+    #[inline(never)]
+    fn wait_data_path(&self, timeout: impl FnOnce() -> isize) -> Result<DataPath<'_>> {
         if let Some(path) = self.data_path() {
             return Ok(path);
         }
@@ -226,7 +269,9 @@ impl Sock {
     /// Returns what carries the data of a connected socket, which does not change until the connection ends.
     fn data_path(&self) -> Option<DataPath<'_>> {
         match self.phase() {
-            Phase::Active => self.conn().map(DataPath::Smc),
+            Phase::Active => self
+                .conn()
+                .map(|conn| DataPath::Smc(CarrierRef::Later(conn))),
             Phase::Fallback => Some(DataPath::Tcp(None)),
             _ => None,
         }

@@ -132,8 +132,8 @@ fn count_flush(this: &Sock, conn: &Carrier, name: i32) {
     let namespace = namespace::of(&this.sk);
     let stats = conn.stats(&namespace.stats);
     match name {
-        net::TCP_NODELAY if this.tcp.is_nodelay() => stats.nodelay.add(1),
-        net::TCP_CORK if !this.tcp.is_corked() => stats.uncorked.add(1),
+        net::TCP_NODELAY if this.tcp.nagle().is_nodelay => stats.nodelay.add(1),
+        net::TCP_CORK if !this.tcp.nagle().is_corked => stats.uncorked.add(1),
         _ => {}
     }
 }

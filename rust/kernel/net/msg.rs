@@ -79,6 +79,7 @@ impl Msg<'_> {
         clippy::len_without_is_empty,
         reason = "a count of work left, not a container"
     )]
+    #[inline]
     pub fn len(&self) -> usize {
         // SAFETY: By the type invariant the message is valid, and its iterator is not of the kind that only counts.
         unsafe {
@@ -88,6 +89,7 @@ impl Msg<'_> {
     }
 
     /// The `MSG_*` flags; for recvmsg those of the call are given separately.
+    #[inline]
     pub fn flags(&self) -> u32 {
         // SAFETY: By the type invariant the message is valid.
         unsafe { (*self.ptr).msg_flags }
@@ -108,6 +110,13 @@ impl Msg<'_> {
         self.add_flags(bindings::MSG_TRUNC);
     }
 
+    /// Whether the application has passed control data.
+    #[inline]
+    pub fn has_control(&self) -> bool {
+        // SAFETY: By the type invariant the message is valid.
+        unsafe { (*self.ptr).msg_controllen != 0 }
+    }
+
     /// Checks the control data of a message to be sent, as TCP does: known ones have no effect without packets, unknown
     /// ones are rejected.
     /// Context: may sleep.
@@ -116,8 +125,7 @@ impl Msg<'_> {
     ///
     /// `EINVAL` for unknown control data, `EPERM`.
     pub fn check_control(&mut self, sk: &Sk) -> Result {
-        // SAFETY: By the type invariant.
-        if unsafe { (*self.ptr).msg_controllen } == 0 {
+        if !self.has_control() {
             return Ok(());
         }
         let mut known = bindings::sockcm_cookie::default();

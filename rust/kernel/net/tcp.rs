@@ -50,6 +50,14 @@ pub use hook::{
 pub use option::SynOption;
 pub use state::TcpState;
 
+/// What holds back small segments.
+pub struct Nagle {
+    /// TCP_CORK.
+    pub is_corked: bool,
+    /// TCP_NODELAY.
+    pub is_nodelay: bool,
+}
+
 /// A TCP socket, closed when dropped. To be used where sleeping is allowed.
 ///
 /// # Invariants
@@ -330,10 +338,15 @@ impl TcpSocket {
         Ok(storage)
     }
 
-    /// Whether the application has set TCP_CORK.
-    pub fn is_corked(&self) -> bool {
+    /// Whether the application has set TCP_CORK, and TCP_NODELAY.
+    #[inline]
+    pub fn nagle(&self) -> Nagle {
         // SAFETY: The socket is alive and a TCP socket.
-        unsafe { bindings::tcp_is_corked(self.sk_ptr()) }
+        let bits = u32::from(unsafe { bindings::tcp_nonagle(self.sk_ptr()) });
+        Nagle {
+            is_corked: bits & bindings::TCP_NAGLE_CORK != 0,
+            is_nodelay: bits & bindings::TCP_NAGLE_OFF != 0,
+        }
     }
 
     /// Whether the application has set TCP_INQ.
@@ -342,10 +355,10 @@ impl TcpSocket {
         unsafe { bindings::tcp_wants_inq(self.sk_ptr()) }
     }
 
-    /// Whether the application has set TCP_NODELAY.
-    pub fn is_nodelay(&self) -> bool {
+    /// Whether the application has set TCP_INQ.
+    pub fn wants_inq(&self) -> bool {
         // SAFETY: The socket is alive and a TCP socket.
-        unsafe { bindings::tcp_is_nodelay(self.sk_ptr()) }
+        unsafe { bindings::tcp_wants_inq(self.sk_ptr()) }
     }
 
     /// SO_SNDBUF and SO_RCVBUF, which TCP raises as it needs, in bytes.

@@ -20,6 +20,7 @@ use smc_tools::path::Path;
 use smc_user::interrupt_calls_by;
 use smc_user::Errno;
 use smc_user::Socket;
+use smc_user::Unserved;
 
 use crate::semantics::answer::answer;
 use crate::semantics::rig::await_events;
@@ -186,6 +187,32 @@ fn connect_among_calls(rig: &Rig<'_>, usual: bool) -> Result<(bool, bool)> {
     })
 }
 
+/// Sends a page that is not there yet, and meanwhile `len` bytes by another thread. Returns the results, and how the
+/// data arrived.
+fn send_behind_late_page(pair: &Pair, len: usize) -> Result<String> {
+    let page = Unserved::new()?;
+    let sent = thread::scope(|scope| {
+        let first = scope.spawn(|| page.send(&pair.client));
+        let is_wanted = page.is_wanted(SOON);
+        let second = scope.spawn(|| pair.client.send(&[b'x'; 3000][..len], 0));
+        thread::sleep(WHILE);
+        // In any case, or the thread would never end.
+        let served = page.serve();
+        let sent = [first.join(), second.join()];
+        is_wanted.and(served).map(|()| sent)
+    })?;
+    let [first, second] = sent.map(|sent| sent.unwrap_or(Err(Errno::EINTR)));
+    let mut all = vec![b'?'; 4096 + len];
+    pair.server.recv(&mut all, libc::MSG_WAITALL)?;
+    let (zeroes, others) = all.split_at(4096);
+    let is_whole = zeroes.iter().all(|byte| *byte == 0) && others.iter().all(|byte| *byte == b'x');
+    let order = match is_whole {
+        true => "behind each other",
+        false => "mixed up",
+    };
+    Ok(format!("{first:?} {second:?}, {order}"))
+}
+
 pub(super) const ROWS: &[Row] = &[
     Row::same(
         "a receive that does not wait passes one that does",
@@ -227,6 +254,15 @@ pub(super) const ROWS: &[Row] = &[
                 drop(pair.server);
                 answer![result, is_prompt]
             })
+        },
+    ),
+    Row::same(
+        "those who send wait for one whose memory is not there yet",
+        "Ok(4096) Ok(3000), behind each other; Ok(4096) Ok(100), behind each other",
+        |rig| {
+            let pair = rig.pair()?;
+            let [long, short] = [3000, 100].map(|len| send_behind_late_page(&pair, len));
+            Ok(format!("{}; {}", long?, short?))
         },
     ),
     Row::same("two who receive get all of it together", "20", |rig| {

@@ -180,7 +180,7 @@ impl SendState {
         ring.chunks(self.prepared.wrapping_sub(self.base), len.min(self.space()))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn commit(&mut self, len: u32, how: SendFlags) {
         self.filling = false;
         self.prepared = self.prepared.wrapping_add(len.min(self.space()).into());
