@@ -128,7 +128,7 @@ pub(crate) struct ConnInner {
     at: LinkRef,
     /// The link to switch to when nothing is in flight.
     pending_switch: Option<PendingSwitch>,
-    /// `None` after the end of the group.
+    /// `None` after the end of the group, or of a connection that the application has closed.
     rmbe: Option<Arc<Rmbe>>,
     /// Memory of the released RMBE, while it holds data that the application has not read.
     unread: Option<Arc<Block>>,

@@ -136,15 +136,19 @@ impl Conn {
         let is_finished = stream.is_finished();
         let claim = inner.claim_done();
         let orphan = inner.orphan.take_if(|_| is_finished);
+        let is_closed = inner.owner.is_none();
+        let mut rmbe = None;
         if is_finished {
             if let Some(rmbe) = inner.rmbe() {
                 rmbe.set_used(inner.stream.rmbe_used());
             }
             // The end of the group does not find the connection any more.
             inner.release_device();
+            // The socket may keep the connection, but nobody reads from it any more.
+            rmbe = inner.rmbe.take_if(|_| is_closed);
         }
         drop(inner);
-        drop(orphan);
+        drop((orphan, rmbe));
         self.release_claim(claim);
         if has_changed {
             if let Some(sk) = self.sk() {
