@@ -156,6 +156,34 @@ fn after_a_post_that_failed_there_is_a_message() {
     assert_eq!(again.cdc.seq, plan.cdc.seq);
 }
 
+#[test]
+fn what_does_not_follow_the_message_before_is_a_message() {
+    let mut duo = duo();
+    let urgent = SendFlags {
+        oob: true,
+        last: true,
+        ..SendFlags::default()
+    };
+    duo.write_as(Client, 10, urgent);
+    duo.post(Client);
+    duo.write(Client, 20);
+    duo.post(Client);
+    duo.arrive_unconfirmed(Client);
+    assert_eq!(duo.read(Server), 29);
+    // The move repeats all of it, first up to the urgent byte.
+    duo.client().on_link_switch();
+    duo.client().set_immediate(true);
+    assert!(duo.client().plan().unwrap().cdc.is_validation());
+    assert_eq!(duo.client().plan().unwrap().cdc.prod.offset, 10);
+    // Meanwhile it becomes known that the peer has read it.
+    duo.post(Server);
+    duo.arrive(Server);
+    duo.write(Client, 5);
+    let plan = duo.client().plan().unwrap();
+    assert_eq!((plan.cdc.prod.offset, plan.len()), (35, 5));
+    assert_eq!(plan.immediate(), None);
+}
+
 /// A connection that received message 1, of 10 bytes.
 struct Rig {
     cdc_hold: CdcHold,

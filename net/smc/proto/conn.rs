@@ -176,6 +176,8 @@ pub struct Stream {
     after_close: AfterClose,
     /// Whether immediate data may take the place of messages.
     immediate: ImmediateUse,
+    /// The position that the last message announced.
+    announced: u64,
 }
 
 /// Directions that the application shut down: shutdown(2).
@@ -215,6 +217,7 @@ impl Stream {
             peer_moved: false,
             after_close: AfterClose::Nothing,
             immediate: ImmediateUse::No,
+            announced: 0,
         }
     }
 

@@ -49,10 +49,12 @@ impl Stream {
         };
     }
 
-    /// Whether immediate data can take the place of the message with these flags that announces `writes`: it carries
-    /// nothing else of use.
+    /// Whether immediate data can take the place of the message with these flags that announces `writes` from position
+    /// `start` on: it carries nothing else of use. What is resent after a move can leave out bytes which the peer has
+    /// read meanwhile; then a message has to say where they begin.
     pub(super) fn take_immediate(
         &mut self,
+        start: u64,
         writes: &[RdmaWrite; 2],
         flags: ProducerFlags,
         state: StateFlags,
@@ -62,7 +64,10 @@ impl Stream {
         let says_more = !flags.is_empty() || !state.is_empty() || self.cdc_due;
         match self.immediate {
             ImmediateUse::No => false,
-            ImmediateUse::Yes => is_one_write && !says_more && !self.recv.owes_cons(),
+            ImmediateUse::Yes => {
+                let follows = start == self.announced;
+                is_one_write && follows && !says_more && !self.recv.owes_cons()
+            }
             ImmediateUse::AfterMessage => {
                 self.immediate = ImmediateUse::Yes;
                 false

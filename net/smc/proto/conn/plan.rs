@@ -151,7 +151,8 @@ impl Stream {
             .with(ProducerFlags::WRITE_BLOCKED, blocked)
             .with(ProducerFlags::URGENT_PENDING, pending)
             .with(ProducerFlags::URGENT_PRESENT, urgent);
-        let immediate = self.take_immediate(&writes, flags, state);
+        let immediate = self.take_immediate(start, &writes, flags, state);
+        self.announced = self.send.sent();
 
         let cons = match immediate || self.is_final_message(state) {
             true => self.recv.advertised_cursor(),
