@@ -159,11 +159,16 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         unsafe { *sk.front_slot() = front.into_foreign() };
         // SAFETY: By the caller's promise there is a socket.
         let socket = unsafe { bindings::sk_socket(sk.as_ptr()) };
-        // SOL_SOCKET options are passed to us as well.
-        // SAFETY: As above.
-        unsafe {
-            bindings::sock_set_bit(socket, bindings::socket_flags_SOCK_CUSTOM_SOCKOPT as i32)
-        };
+        for flag in [
+            // SOL_SOCKET options are passed to us as well.
+            bindings::socket_flags_SOCK_CUSTOM_SOCKOPT,
+            // IORING_OP_SEND_ZC fails on sockets without it. Over RDMA the data are copied, which io_uring reports to
+            // those who ask (IORING_SEND_ZC_REPORT_USAGE); after a fallback TCP sends them as its own.
+            bindings::socket_flags_SOCK_SUPPORT_ZC,
+        ] {
+            // SAFETY: As above.
+            unsafe { bindings::sock_set_bit(socket, flag as i32) };
+        }
     }
 
     unsafe extern "C" fn release_callback(socket: *mut bindings::socket) -> i32 {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! io_uring with one operation at a time, which is submitted and waited for.
+//! io_uring: [`Ring`] with one operation at a time, which is submitted and waited for, and [`Queue`] with many.
+
+mod queue;
 
 use std::io;
 use std::io::IoSlice;
@@ -13,6 +15,11 @@ use io_uring::opcode;
 use io_uring::squeue::Entry;
 use io_uring::types::Fd;
 use io_uring::IoUring;
+
+pub use queue::End;
+pub use queue::How;
+pub use queue::Queue;
+pub use queue::Tag;
 
 use crate::messages::header;
 use crate::names::Name;

@@ -11,6 +11,7 @@ mod control;
 mod files;
 mod messages;
 mod names;
+mod pending;
 mod shutdowns;
 mod uring;
 mod users;
@@ -93,6 +94,7 @@ const TABLES: &[(&str, &[Form])] = &[
     ("shutdown", shutdowns::FORMS),
     ("users", users::FORMS),
     ("io_uring", uring::FORMS),
+    ("io_uring", pending::FORMS),
 ];
 
 /// Prefix of a result that explains why a form cannot be tested on this kernel.

@@ -21,19 +21,25 @@ thread_local! {
     static RING: RefCell<Option<Ring>> = const { RefCell::new(None) };
 }
 
-/// Runs `f` with a ring, if this kernel supports io_uring.
 fn with_ring(f: impl FnOnce(&mut Ring) -> Result<String>) -> Result<String> {
-    RING.with_borrow_mut(|place| {
-        let ring = match place {
-            Some(ring) => ring,
-            None => match Ring::new() {
-                Ok(ring) => place.insert(ring),
-                Err(Errno::ENOSYS) => return Ok(format!("{NOT_RUN}this kernel has no io_uring")),
-                Err(error) => return Err(error.into()),
-            },
-        };
-        f(ring)
-    })
+    RING.with_borrow_mut(|place| with_made(place, Ring::new, f))
+}
+
+/// Runs `f` with the ring in `place`, which is made first if there is none, and if this kernel supports io_uring.
+pub(super) fn with_made<R>(
+    place: &mut Option<R>,
+    make: impl FnOnce() -> smc_user::Result<R>,
+    f: impl FnOnce(&mut R) -> Result<String>,
+) -> Result<String> {
+    let ring = match place {
+        Some(ring) => ring,
+        None => match make() {
+            Ok(ring) => place.insert(ring),
+            Err(Errno::ENOSYS) => return Ok(format!("{NOT_RUN}this kernel has no io_uring")),
+            Err(error) => return Err(error.into()),
+        },
+    };
+    f(ring)
 }
 
 fn accepted_by_ring(rig: &Rig<'_>, flags: i32, room: Room) -> Result<String> {
