@@ -120,7 +120,9 @@ impl Mapping {
         let part_len = self.block.part_len();
         let (mut at, end) = (offset, offset + len);
         while at < end {
-            let n = (part_len - at % part_len).min(end - at);
+            // No block is empty, which the compiler cannot know.
+            let within = at.checked_rem(part_len).ok_or(EINVAL)?;
+            let n = (part_len - within).min(end - at);
             f(self.range(at, n)?, n);
             at += n;
         }

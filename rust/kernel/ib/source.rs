@@ -106,7 +106,9 @@ fn in_ring<'a>(
     for &(offset, more) in parts {
         whole = match whole {
             None => Some((offset, more)),
-            Some((at, before)) if (at + before) % len == offset => Some((at, before + more)),
+            Some((at, before)) if (at + before).checked_rem(len) == Some(offset) => {
+                Some((at, before + more))
+            }
             Some(_) => return Err(EINVAL),
         };
     }
