@@ -10,6 +10,12 @@ struct net_device *smc_helper_dst_dev_rcu(const struct dst_entry *dst)
 	return dst_dev_rcu(dst);
 }
 
+/* Not NULL if IPsec transforms packets of the route; NULL without CONFIG_XFRM. */
+const struct xfrm_state *smc_helper_dst_xfrm(const struct dst_entry *dst)
+{
+	return dst_xfrm(dst);
+}
+
 struct in_device *smc_helper_in_dev_get_rcu(const struct net_device *dev)
 {
 	return __in_dev_get_rcu(dev);

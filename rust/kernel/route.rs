@@ -136,14 +136,28 @@ impl TcpSocket {
     /// Calls `f` with the network device through which the connection's packets are sent, if there is one; it is valid
     /// during the call, in an RCU read section.
     fn with_netdev<R>(&self, f: impl FnOnce(NonNull<bindings::net_device>) -> R) -> Option<R> {
+        // SAFETY: The entry is valid inside the RCU read section, and so is its device.
+        self.with_dst(|dst| unsafe { NonNull::new(bindings::dst_dev_rcu(dst.as_ptr())) }.map(f))
+            .flatten()
+    }
+
+    /// Calls `f` with the route that the connection has cached, if there is one; it is valid during the call, in an RCU
+    /// read section.
+    fn with_dst<R>(&self, f: impl FnOnce(NonNull<bindings::dst_entry>) -> R) -> Option<R> {
         let _rcu = rcu::read_lock();
         // SAFETY: The socket is alive, and this is an RCU read section.
-        let dst = unsafe { bindings::sk_dst_get_rcu(self.sk_ptr()) };
-        if dst.is_null() {
-            return None;
-        }
-        // SAFETY: The entry is valid inside the RCU read section, and so is its device.
-        NonNull::new(unsafe { bindings::dst_dev_rcu(dst) }).map(f)
+        NonNull::new(unsafe { bindings::sk_dst_get_rcu(self.sk_ptr()) }).map(f)
+    }
+
+    /// Whether IPsec protects the connection's packets: by a policy of the socket, or by one of the machine that
+    /// transforms what its route carries. The C module looks at the former only (`using_ipsec`).
+    /// Context: any.
+    pub fn has_ipsec(&self) -> bool {
+        // SAFETY: The route is valid here, in an RCU read section.
+        let is_transformed =
+            self.with_dst(|dst| unsafe { !bindings::dst_xfrm(dst.as_ptr()).is_null() });
+        // SAFETY: The socket is alive.
+        is_transformed == Some(true) || unsafe { bindings::sk_has_xfrm_policy(self.sk_ptr()) }
     }
 
     /// Whether the connection's packets are sent by a device that is made by software alone (loopback, veth, bridge,

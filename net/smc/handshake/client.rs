@@ -74,7 +74,7 @@ use crate::{
 /// Context: may sleep.
 pub(super) fn connect(session: &mut Session<'_>) -> Result<Carrier, Failure> {
     check_policy(Role::Client, session.sk, session.tcp)?;
-    if session.tcp.has_xfrm_policy() {
+    if session.tcp.has_ipsec() {
         return Err(Reason::Ipsec.into());
     }
     if session.tcp.has_keys() {

@@ -124,7 +124,7 @@ fn choose(session: &mut Session<'_>) -> Result<Choice, Failure> {
     if tcp.has_keys() {
         return Err(Failure::Declined(Reason::Ipsec, Some(Cause::TcpKeys)));
     }
-    let has_ipsec = tcp.has_xfrm_policy();
+    let has_ipsec = tcp.has_ipsec();
     let ueids = session.local.ueids.lock().clone();
     if let Some(chosen) = smcd::chosen(session.sk, &ueids, &proposal).filter(|_| !has_ipsec) {
         return Ok(Choice::SmcD(chosen));

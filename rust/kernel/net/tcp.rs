@@ -444,12 +444,6 @@ impl TcpSocket {
         self.setsockopt(super::SOL_TCP, super::TCP_ULP, value)
     }
 
-    /// Whether an IPsec policy is attached to the socket.
-    pub fn has_xfrm_policy(&self) -> bool {
-        // SAFETY: The socket is alive.
-        unsafe { bindings::sk_has_xfrm_policy(self.sk_ptr()) }
-    }
-
     /// Sends all of `bytes`, within `timeout` jiffies. Raises no signal.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! TCP-MD5, TCP_REPAIR, TLS, and socket options that apply to the TCP connection.
+//! TCP-MD5, TCP-AO, TCP_REPAIR, TLS, and socket options that apply to the TCP connection.
 
 use std::net::IpAddr;
 use std::net::SocketAddr;
@@ -19,6 +19,7 @@ use crate::semantics::Row;
 
 const TCP_MD5SIG: i32 = 14;
 const TCP_REPAIR: i32 = 19;
+const TCP_AO_ADD_KEY: i32 = 38;
 const SOL_TLS: i32 = 282;
 const TLS_TX: i32 = 1;
 const TLS_RX: i32 = 2;
@@ -44,6 +45,42 @@ fn key_for(peer: IpAddr) -> Vec<u8> {
 
 fn set_key(socket: &Socket, peer: IpAddr) -> smc_user::Result<()> {
     socket.set_option(libc::SOL_TCP, TCP_MD5SIG, &key_for(peer))
+}
+
+/// Returns a `struct tcp_ao_add` with a fixed key, for all ports of a peer.
+fn ao_key_for(peer: IpAddr) -> Vec<u8> {
+    const ALGORITHM: &[u8] = b"hmac(sha1)";
+    const KEY: &[u8] = b"a key of both";
+    const ID: u8 = 100;
+    const MAC_LEN: u8 = 12;
+    let mut bytes = vec![0; 288];
+    let prefix_len = match peer {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    };
+    // The address is where TCP_MD5SIG has it.
+    bytes[..128].copy_from_slice(&key_for(peer)[..128]);
+    bytes[128..128 + ALGORITHM.len()].copy_from_slice(ALGORITHM);
+    bytes[202..208].copy_from_slice(&[prefix_len, ID, ID, MAC_LEN, 0, KEY.len() as u8]);
+    bytes[208..208 + KEY.len()].copy_from_slice(KEY);
+    bytes
+}
+
+fn set_ao_key(socket: &Socket, peer: IpAddr) -> smc_user::Result<()> {
+    socket.set_option(libc::SOL_TCP, TCP_AO_ADD_KEY, &ao_key_for(peer))
+}
+
+/// Connects two sockets that have keys of this kind; returns as [`by_tcp`] does.
+fn signed(rig: &Rig<'_>, set: fn(&Socket, IpAddr) -> smc_user::Result<()>) -> Result<String> {
+    let ip = client_ip(rig)?;
+    let listener = rig.open_server()?;
+    set(&listener, ip)?;
+    listener.bind(SocketAddr::new(rig.context.addr, 0))?;
+    listener.listen(16)?;
+    let client = rig.open()?;
+    set(&client, rig.context.addr)?;
+    client.connect(local(&listener)?)?;
+    by_tcp(&client, &listener.accept(0)?)
 }
 
 /// Returns the address of a client.
@@ -91,17 +128,14 @@ fn plain_pair(rig: &Rig<'_>) -> Result<(Socket, Socket)> {
 
 pub(super) const ROWS: &[Row] = &[
     Row::same("keys of both ends: by TCP", "true true signed", |rig| {
-        let ip = client_ip(rig)?;
-        let listener = rig.open_server()?;
-        set_key(&listener, ip)?;
-        listener.bind(SocketAddr::new(rig.context.addr, 0))?;
-        listener.listen(16)?;
-        let client = rig.open()?;
-        set_key(&client, rig.context.addr)?;
-        client.connect(local(&listener)?)?;
-        by_tcp(&client, &listener.accept(0)?)
+        signed(rig, set_key)
     })
     .c_is_wrong("sends the data by RDMA, where nothing signs them"),
+    Row::same(
+        "keys of TCP-AO of both ends: by TCP",
+        "true true signed",
+        |rig| signed(rig, set_ao_key),
+    ),
     Row::same(
         "a key that the listener gets later: by TCP",
         "true true signed",

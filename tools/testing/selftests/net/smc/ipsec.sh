@@ -1,0 +1,98 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: debian-7.3
+# timeout: 300
+# cpus: 1
+# What IPsec protects goes over TCP, as RDMA would bypass it: by policies of the machine, and of a socket.
+
+. "${LIB:=${0%/*}/lib.sh}"
+
+PORT=7000
+OWN_PORT=7001
+KEY=0x000102030405060708090a0b0c0d0e0f10111213
+
+load_ipsec() {
+	local module
+	for module in net/xfrm/xfrm_algo net/xfrm/xfrm_user net/ipv4/ah4; do
+		insmod "$KMODS/$module.ko" || return
+	done
+}
+
+# add_policy END FROM TO DIRECTION: TCP segments have to be signed (AH).
+add_policy() {
+	ip -n "$1" xfrm policy add src "$2" dst "$3" proto tcp dir "$4" tmpl proto ah mode transport
+}
+
+# protect END PEER_IP OWN_IP
+protect() {
+	ip -n "$1" xfrm state add src "$IP_A" dst "$IP_B" proto ah spi 1 mode transport auth "hmac(sha1)" $KEY &&
+		ip -n "$1" xfrm state add src "$IP_B" dst "$IP_A" proto ah spi 2 mode transport auth "hmac(sha1)" $KEY &&
+		add_policy "$1" "$3" "$2" out && add_policy "$1" "$2" "$3" in
+}
+
+unprotect() {
+	each_end ip xfrm policy flush && each_end ip xfrm state flush
+}
+
+# signed: segments of TCP were.
+signed() {
+	ip -n a -s xfrm state | grep -A4 'lifetime current' | tee /tmp/state
+	grep -q ' [1-9][0-9]*(packets)' /tmp/state
+}
+
+# why ID [PORT]: a connection from a is TCP for this.
+why() {
+	in_ns a "$BIN/smc" why "$IP_B:${2:-$PORT}" >/tmp/why
+	local code=$?
+	cat /tmp/why
+	[ $code = 3 ] && grep -q "^  id:     $1 (" /tmp/why
+}
+
+# Python with an SMC socket `s` that has a policy of its own, which lets all pass.
+OWN_POLICY="
+import os, socket, struct, subprocess, time
+ALLOW_OUT = struct.pack('40xH122x2B2x', socket.AF_INET, 1, 0)
+s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+s.setsockopt(socket.SOL_IP, 17, ALLOW_OUT)"
+
+client_has_policy() {
+	in_ns a python3 -c "$OWN_POLICY
+s.connect(('$IP_B', $PORT))
+subprocess.run(['$BIN/smc', 'why', '--pid', str(os.getpid())])" >/tmp/why
+	cat /tmp/why
+	grep -q "^  id:     IPSEC (" /tmp/why
+}
+
+listener_has_policy() {
+	ip netns exec b python3 -c "$OWN_POLICY
+s.bind(('$IP_B', $OWN_PORT))
+s.listen()
+time.sleep(1000)" &
+	STARTED+=($!)
+	await_port b $OWN_PORT 30 && why PEERDECL/IPSEC $OWN_PORT
+}
+
+require "RDMA modules load" load_rdma
+require "IPsec loads" load_ipsec
+require "module loads" load_smc
+require "network" up_netns
+require "soft RoCE" up_rxe
+require "a server" start_server $PORT
+check "without policies it is SMC" smctest --port 7010 --expect smc path
+
+require "policies at one end" protect a "$IP_B" "$IP_A"
+require "and at the other" protect b "$IP_A" "$IP_B"
+check "data goes over TCP" by_tcp 1000 smctest --port 7010 --expect tcp integrity --mib 1
+check "signed" signed
+check "smc why names IPsec" why IPSEC
+require "shared memory" same_host on
+check "it does so on one machine, too" smctest --port 7010 --expect tcp path
+same_host off
+require "no policies" unprotect
+check "SMC again" smctest --port 7010 --expect smc path
+
+check "a policy of the client's socket" client_has_policy
+check "a policy of the listener" listener_has_policy
+stop_servers
+check "module unloads" within 20 unload_smc
+finish
