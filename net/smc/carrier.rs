@@ -17,6 +17,7 @@ use smc_proto::{
         IoctlQueues,
         SendFlags, //
     },
+    time::Duration,
     wire::Version, //
 };
 
@@ -201,6 +202,14 @@ impl Carrier {
         match self {
             Self::SmcR(conn) => conn.with(|inner| inner.stream.set_oob_inline(sk.is_urg_inline())),
             Self::SmcD(conn) => conn.sync_options(sk),
+        }
+    }
+
+    /// Takes over TCP_USER_TIMEOUT. Within a machine no data get lost, and a peer that does not read may take its time.
+    pub(crate) fn set_user_timeout(&self, limit: Duration) {
+        match self {
+            Self::SmcR(conn) => conn.set_user_timeout(limit),
+            Self::SmcD(_) => {}
         }
     }
 

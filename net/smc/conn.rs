@@ -19,6 +19,7 @@ mod post_close;
 mod rx;
 mod transmit;
 mod tx;
+mod user_timeout;
 
 pub(crate) use abort::AbortQueue;
 use claim::Claim;
@@ -58,7 +59,8 @@ use smc_proto::{
         Arrivals,
         CdcHold,
         ConnState,
-        Stream, //
+        Stream,
+        UserTimeout, //
     },
     id::{
         AlertToken,
@@ -157,6 +159,8 @@ pub(crate) struct ConnInner {
     unheard_until: Option<Instant>,
     /// When corked data are sent even if no more are written.
     corked_until: Option<Instant>,
+    /// TCP_USER_TIMEOUT.
+    user_timeout: UserTimeout,
     /// The peer accepts immediate data in place of CDC messages.
     takes_immediate: bool,
 }
@@ -218,6 +222,7 @@ impl Conn {
             silent_at: None,
             unheard_until: None,
             corked_until: None,
+            user_timeout: UserTimeout::default(),
             takes_immediate: false,
         };
         let conn = Arc::pin_init(

@@ -313,9 +313,9 @@ u8 smc_helper_tcp_nonagle(const struct sock *sk)
 	return tcp_sk(sk)->nonagle;
 }
 
-bool smc_helper_tcp_is_nodelay(const struct sock *sk)
+u32 smc_helper_tcp_user_timeout(const struct sock *sk)
 {
-	return tcp_sk(sk)->nonagle & TCP_NAGLE_OFF;
+	return READ_ONCE(inet_csk(sk)->icsk_user_timeout);
 }
 
 bool smc_helper_tcp_wants_inq(const struct sock *sk)

@@ -129,7 +129,8 @@ constants! {
         TCP_MD5SIG_EXT = "The same, for a network of peers.",
         TCP_NODELAY = "Send at once.",
         TCP_REPAIR = "Change a connection without telling the peer.",
-        TCP_ULP = "Put a protocol on top of TCP.";
+        TCP_ULP = "Put a protocol on top of TCP.",
+        TCP_USER_TIMEOUT = "How long data may wait for the peer, milliseconds.";
     u32:
         SIOCATMARK = "Whether the reader stands at the urgent mark.",
         SIOCINQ = "Bytes to read.",

@@ -39,6 +39,14 @@ pub(crate) struct Arguments {
     #[arg(long)]
     unread: bool,
 
+    /// Set TCP_USER_TIMEOUT at both ends, milliseconds
+    #[arg(long)]
+    user_timeout: Option<i32>,
+
+    /// Write a byte at both ends after the command, which nobody reads
+    #[arg(long)]
+    speak: bool,
+
     /// Set an option of TCP Fast Open on the clients, which rules out SMC
     #[arg(long)]
     fast_open: bool,
@@ -66,6 +74,13 @@ struct Pair {
 /// Opens the connections, both ends in this process, and keeps them.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let listener = context.listen(64)?;
+    if arguments.keys {
+        set_key(&listener)?;
+    }
+    if let Some(limit) = arguments.user_timeout {
+        // The servers inherit it.
+        listener.set_option_int(libc::SOL_TCP, libc::TCP_USER_TIMEOUT, limit)?;
+    }
     netns::enter(context.client_netns.as_deref())?;
     let pairs = (0..arguments.connections)
         .map(|number| {
@@ -90,6 +105,11 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
             let mut byte = [0];
             (&pair.server).read_exact(&mut byte).context("read")?;
             ensure!(byte == *b"u", "another byte: {byte:?}");
+        }
+    }
+    if arguments.speak {
+        for mut end in pairs.iter().flat_map(|pair| [&pair.client, &pair.server]) {
+            end.write_all(b"s").context("write")?;
         }
     }
     let time = Duration::from_secs(arguments.seconds);
@@ -121,6 +141,9 @@ fn open(context: &Context, arguments: &Arguments, listener: &Socket) -> Result<P
     };
     let server = listener.accept(0).context("accept")?;
     server.set_timeout(Duration::from_secs(10))?;
+    if let Some(limit) = arguments.user_timeout {
+        client.set_option_int(libc::SOL_TCP, libc::TCP_USER_TIMEOUT, limit)?;
+    }
     Ok(Pair { client, server })
 }
 

@@ -156,7 +156,9 @@ impl LgrConn for Conn {
         let orphan = self.on_orphan_timer(now);
         let cork = self.look_at_cork(now);
         let unheard = self.look_at_unheard(now);
-        [silence, orphan, cork, unheard].into_iter().flatten().min()
+        let stalled = self.look_at_user_timeout(now);
+        let all = [silence, orphan, cork, unheard, stalled];
+        all.into_iter().flatten().min()
     }
 
     fn on_group_end(self: Arc<Self>) {

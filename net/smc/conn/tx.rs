@@ -247,6 +247,7 @@ impl Conn {
         copy: impl FnOnce(&mut ConnInner) -> Option<u32>,
     ) -> Option<u32> {
         let (mut copied, mut is_peer_full, mut is_held) = (None, false, false);
+        let mut is_unwatched = false;
         self.transmit_if(|inner| {
             copied = copy(inner);
             let Some(len) = copied else {
@@ -255,10 +256,14 @@ impl Conn {
             is_peer_full = inner.stream.is_peer_full();
             let leaves = inner.stream.commit(len, *flags);
             is_held = inner.note_cork(flags.corked && !leaves);
+            is_unwatched = inner.user_timeout.needs_begin();
             leaves
         });
         if is_held {
             self.watch_cork();
+        }
+        if is_unwatched {
+            self.watch_user_timeout();
         }
         if is_peer_full {
             stats.peer_full.add(1);

@@ -75,6 +75,7 @@ mod post_close;
 mod recv;
 mod send;
 mod state;
+mod user_timeout;
 mod view;
 
 pub use self::arrivals::Arrivals;
@@ -105,6 +106,11 @@ pub use self::recv::UrgentState;
 pub use self::state::{
     ConnEvent,
     ConnState, //
+};
+pub use self::user_timeout::{
+    Look,
+    PeerProgress,
+    UserTimeout, //
 };
 pub use self::view::{
     ConnInfo,

@@ -16,6 +16,7 @@ use kernel_ext::{
 use smc_proto::conn::SendFlags;
 
 use super::{
+    options,
     Phase,
     Sock,
     SockState, //
@@ -37,6 +38,12 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Carrier) -> bool 
     let first = conn.clone();
     match this.transition(from, SockState::Active(conn)) {
         Ok(_) => {
+            let limit = options::user_timeout(this);
+            if !limit.is_zero() {
+                first.set_user_timeout(limit);
+            }
+            // Does nothing if there was another one before.
+            this.first.populate(first);
             successes.count(version);
             this.sk.wake_state();
             this.sk.wake_writable();

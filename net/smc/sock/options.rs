@@ -32,7 +32,8 @@ use kernel_ext::{
 };
 use smc_proto::{
     cause::Cause,
-    reason::Reason, //
+    reason::Reason,
+    time::Duration, //
 };
 
 use super::{
@@ -93,12 +94,24 @@ pub(super) fn set(
             this.tcp.setsockopt(level, name, value)?;
             if let Some(conn) = this.conn() {
                 count_flush(&this, &conn, name);
-                conn.uncork(this.tcp.is_corked());
+                conn.uncork(this.tcp.nagle().is_corked);
+            }
+            Ok(())
+        }
+        (net::SOL_TCP, net::TCP_USER_TIMEOUT) => {
+            this.tcp.setsockopt(level, name, value)?;
+            if let Some(conn) = this.conn() {
+                conn.set_user_timeout(user_timeout(&this));
             }
             Ok(())
         }
         _ => this.tcp.setsockopt(level, name, value),
     }
+}
+
+/// TCP_USER_TIMEOUT as it is set; zero: none.
+pub(super) fn user_timeout(this: &Sock) -> Duration {
+    Duration::from_millis(this.tcp.user_timeout_ms().into())
 }
 
 /// Sets a TCP option that has no equivalent over RDMA: signatures (TCP_MD5SIG, TCP_AO), or a change of the TCP

@@ -349,10 +349,10 @@ impl TcpSocket {
         }
     }
 
-    /// Whether the application has set TCP_INQ.
-    pub fn wants_inq(&self) -> bool {
+    /// TCP_USER_TIMEOUT, milliseconds; 0: none.
+    pub fn user_timeout_ms(&self) -> u32 {
         // SAFETY: The socket is alive and a TCP socket.
-        unsafe { bindings::tcp_wants_inq(self.sk_ptr()) }
+        unsafe { bindings::tcp_user_timeout(self.sk_ptr()) }
     }
 
     /// Whether the application has set TCP_INQ.

@@ -10,6 +10,7 @@ use core::num::NonZeroU64;
 
 use crate::buffer::SizeClass;
 use crate::conn::{
+    PeerProgress,
     RdmaWrite,
     SendFlags, //
 };
@@ -108,6 +109,16 @@ impl SendState {
     pub(super) fn sizes(&self) -> (u32, u32) {
         let size = |ring: Option<Ring>| ring.map_or(0, Ring::size);
         (size(self.peer), size(self.sndbuf))
+    }
+
+    /// Whether data were posted of which it is not known that they have arrived.
+    pub(super) const fn is_in_flight(&self) -> bool {
+        self.fin != self.sent
+    }
+
+    /// What the peer is known to have, and has read.
+    pub(super) const fn progress(&self) -> PeerProgress {
+        PeerProgress::new(self.fin, self.acked)
     }
 
     /// The peer's consumer cursor.

@@ -2,6 +2,7 @@
 
 //! How long calls wait, and for what.
 
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -116,6 +117,33 @@ pub(super) const EFFECTS: &[Effect] = &[
         });
         Ok(said)
     }),
+    Effect::of(
+        "TCP_USER_TIMEOUT",
+        "a peer that reads nothing does not hold data for good",
+        |rig| {
+            let pair = rig.pair()?;
+            set(&pair.client, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 500)?;
+            fill(&pair.client);
+            let ended = poll_fd(&pair.client, libc::POLLRDHUP, SOON)? & libc::POLLERR != 0;
+            Ok(match ended {
+                true => text(pair.client.send(b"x", libc::MSG_DONTWAIT)),
+                false => "no end".to_string(),
+            })
+        },
+    ),
+    Effect::of(
+        "TCP_USER_TIMEOUT",
+        "a reader may pause for longer, until TCP would probe",
+        |rig| {
+            let pair = rig.pair()?;
+            set(&pair.client, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 10)?;
+            while pair.client.send(&[0; 4096], libc::MSG_DONTWAIT).is_ok() {}
+            thread::sleep(Duration::from_millis(60));
+            let ended =
+                poll_fd(&pair.client, libc::POLLRDHUP, Duration::ZERO)? & libc::POLLERR != 0;
+            Ok(ended.to_string())
+        },
+    ),
     Effect::of(
         "TCP_SYNCNT",
         "connect gives up after as many retransmissions",
