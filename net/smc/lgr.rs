@@ -72,11 +72,8 @@ pub(crate) use conn_table::{
     LgrConn, //
 };
 use echo::Echoes;
+pub(crate) use links::LinkRef;
 use links::Links;
-pub(crate) use links::{
-    LinkRef,
-    FRESH, //
-};
 pub(crate) use llc_state::LlcState;
 pub(crate) use params::{
     LgrParams,

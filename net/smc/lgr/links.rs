@@ -71,7 +71,7 @@ pub(crate) struct LinkRef {
 }
 
 /// A link on which a message arrived within this time counts as working. Arrival times have a resolution of one tick.
-pub(crate) const FRESH: Duration = Duration::from_millis(50);
+const FRESH: Duration = Duration::from_millis(50);
 
 impl LinkRef {
     /// Returns whether a message arrived on the link within [`FRESH`].

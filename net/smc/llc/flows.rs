@@ -47,8 +47,7 @@ use crate::{
     lgr::{
         LinkGroup,
         LinkRef,
-        LlcState,
-        FRESH, //
+        LlcState, //
     },
     rmb::{
         Rmb,
@@ -106,8 +105,7 @@ impl LinkGroup {
         }
         let (LinkRef { idx, link }, start) = (at, now());
         let before = link.last_rx();
-        let since = before.saturating_add(FRESH);
-        self.run_llc(|llc, _, _| llc.probe_link(*idx, since, start));
+        self.run_llc(|llc, _, _| llc.probe_link(*idx, before, start));
         let end = start.saturating_add(PROBE_MAX);
         let mut left = wait;
         let mut late = Duration::ZERO;
@@ -118,7 +116,7 @@ impl LinkGroup {
                 }
                 link.note_unanswered(before);
                 self.run_llc(|llc, _, now| {
-                    llc.on_probe_unanswered(*idx, now);
+                    llc.on_probe_unanswered(*idx, before, now);
                     Actions::default()
                 });
                 return false;

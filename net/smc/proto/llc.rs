@@ -416,24 +416,20 @@ impl Llc {
         self.ask(idx, Body::TestLink([0; 16]))
     }
 
-    /// Tests link `idx`, which counts as silent since `silent_since`, for a connection that is about to use it. One
+    /// Tests link `idx`, on which the last message arrived at `last_rx`, for a connection that is about to use it. One
     /// test serves all connections that need one at that time.
-    pub fn probe_link(
-        &mut self,
-        idx: LinkIdx,
-        silent_since: Instant,
-        now: Instant,
-    ) -> Actions<'static> {
-        match self.testlinks.probe(idx, silent_since, now) {
+    pub fn probe_link(&mut self, idx: LinkIdx, last_rx: Instant, now: Instant) -> Actions<'static> {
+        match self.testlinks.probe(idx, last_rx, now) {
             true => self.test_link(idx),
             false => Actions::default(),
         }
     }
 
-    /// Reports that such a test was not answered in time: the link counts as silent from now on.
-    pub fn on_probe_unanswered(&mut self, idx: LinkIdx, now: Instant) {
+    /// Reports that such a test was not answered in time: the link, on which the last message arrived at `last_rx`,
+    /// counts as silent from now on.
+    pub fn on_probe_unanswered(&mut self, idx: LinkIdx, last_rx: Instant, now: Instant) {
         if let Some(timer) = self.testlinks.get(idx) {
-            timer.on_suspected(now);
+            timer.on_suspected(last_rx, now);
         }
     }
 

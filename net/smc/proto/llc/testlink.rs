@@ -62,8 +62,10 @@ impl TestLinkTimer {
         }
     }
 
-    /// Notes that the peer did not answer a TEST_LINK sent elsewhere in time: the next one is due at `now`.
-    pub fn on_suspected(&mut self, now: Instant) {
+    /// Notes that the peer did not answer a TEST_LINK sent elsewhere in time: the next one is due at `now`. The last
+    /// message arrived at `last_rx`, before that test, and does not count as its answer when it is noted again.
+    pub fn on_suspected(&mut self, last_rx: Instant, now: Instant) {
+        self.on_received(last_rx);
         if self.resp_deadline.is_none() {
             self.resp_deadline = Some(now);
             self.tests = 1;
@@ -182,11 +184,21 @@ mod tests {
     #[test]
     fn a_test_by_somebody_else_counts() {
         let mut timer = TestLinkTimer::new(INTERVAL, at(0));
-        timer.on_suspected(at(3));
+        timer.on_suspected(at(0), at(3));
         assert_eq!(timer.on_timeout(at(3)), TimerAction::SendTest);
-        timer.on_suspected(at(4));
+        timer.on_suspected(at(0), at(4));
         assert_eq!(timer.on_timeout(at(5)), TimerAction::SendTest);
         assert_eq!(timer.on_timeout(at(7)), TimerAction::LinkDead);
+    }
+
+    #[test]
+    fn a_message_before_the_test_of_somebody_else_does_not_answer_it() {
+        let mut timer = TestLinkTimer::new(INTERVAL, at(0));
+        timer.on_suspected(at(1), at(3));
+        timer.on_received(at(1));
+        assert_eq!(timer.on_timeout(at(3)), TimerAction::SendTest);
+        timer.on_received(at(4));
+        assert_eq!(timer.deadline(), Some(at(34)));
     }
 
     #[test]

@@ -24,8 +24,8 @@ const ONE_DOES: Duration = Duration::from_secs(1);
 pub(super) struct TestLinkTimers {
     interval: Duration,
     links: LinkMap<Option<TestLinkTimer>>,
-    /// When each link was last tested for a connection about to join.
-    probed: LinkMap<Instant>,
+    /// When each link was last tested for a connection about to join, and when the last message before that arrived.
+    probed: LinkMap<(Instant, Instant)>,
 }
 
 impl TestLinkTimers {
@@ -34,7 +34,7 @@ impl TestLinkTimers {
         Self {
             interval,
             links: LinkMap([None; MAX_LINKS]),
-            probed: LinkMap([Instant::ZERO; MAX_LINKS]),
+            probed: LinkMap([(Instant::ZERO, Instant::ZERO); MAX_LINKS]),
         }
     }
 
@@ -62,14 +62,14 @@ impl TestLinkTimers {
             .map_or(TimerAction::Nothing, |link| link.on_timeout(now))
     }
 
-    /// Returns whether a link that counts as silent since `silent_since` is to be tested for a connection that is about
-    /// to join.
-    pub(super) fn probe(&mut self, idx: LinkIdx, silent_since: Instant, now: Instant) -> bool {
-        let last = &mut self.probed[idx];
-        let is_answered = *last < silent_since;
-        let is_due = is_answered || last.saturating_add(ONE_DOES).is_due(now);
+    /// Returns whether a link, on which the last message arrived at `last_rx`, is to be tested for a connection that is
+    /// about to join. A message has arrived since the test before if `last_rx` is another one, whatever clock it is of.
+    pub(super) fn probe(&mut self, idx: LinkIdx, last_rx: Instant, now: Instant) -> bool {
+        let (sent, silent_since) = self.probed[idx];
+        let is_answered = silent_since != last_rx;
+        let is_due = is_answered || sent.saturating_add(ONE_DOES).is_due(now);
         if is_due {
-            *last = now;
+            self.probed[idx] = (now, last_rx);
         }
         is_due
     }
