@@ -16,8 +16,10 @@
 mod admin;
 mod apart;
 mod bulk;
+mod bursts;
 mod charged;
 mod churn;
+mod closed_listener;
 mod connrate;
 mod context;
 mod crowd;
@@ -91,6 +93,10 @@ enum Command {
     Integrity(integrity::Arguments),
     /// Hold many connections at once, all of them busy
     Many(many::Arguments),
+    /// Send on many connections at once, then wait for all answers
+    Bursts(bursts::Arguments),
+    /// Close listeners about when handshakes end
+    ClosedListener(closed_listener::Arguments),
     /// Open and close connections in several processes
     Churn(churn::Arguments),
     /// Let allocations fail
@@ -171,6 +177,8 @@ fn main() -> ExitCode {
         Command::Sameness(options) => sameness::run(context, options),
         Command::Integrity(options) => integrity::run(context, options),
         Command::Many(options) => many::run(context, options),
+        Command::Bursts(options) => bursts::run(context, options),
+        Command::ClosedListener(options) => closed_listener::run(context, options),
         Command::Churn(options) => churn::run(context, options),
         Command::Failing(options) => failing::run(context, options),
         Command::Failover(options) => failover::run(context, options),

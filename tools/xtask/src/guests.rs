@@ -43,6 +43,10 @@ pub(crate) enum Topology {
 pub(crate) enum Extra {
     /// DMA mappings that need synchronisation.
     Bounced,
+    /// Verbs that fail on demand.
+    Verbs,
+    /// Random delays around locks and atomics.
+    RaceDelays,
     /// The module as an administrator installs it.
     Installed,
     /// Soft RoCE with addresses of RoCE version 1.
@@ -175,6 +179,8 @@ impl GuestSpec {
         let mut extras = Vec::from_iter(roce);
         for (name, value, extra) in [
             ("dma", "bounced", Extra::Bounced),
+            ("verbs", "fail", Extra::Verbs),
+            ("races", "delayed", Extra::RaceDelays),
             ("modules", "installed", Extra::Installed),
         ] {
             if flag(name, value)? {

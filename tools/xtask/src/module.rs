@@ -155,7 +155,27 @@ pub(crate) fn extra(
     extra: Extra,
 ) -> Result<Vec<(String, String)>> {
     match extra {
-        Extra::Bounced => bounced(dirs, tools, kernel),
+        Extra::Bounced => wrapped(
+            dirs,
+            tools,
+            kernel,
+            "dma_bounce",
+            ["DMA_BOUNCE_KO", "BOUNCED_SMC_KO"],
+        ),
+        Extra::Verbs => wrapped(
+            dirs,
+            tools,
+            kernel,
+            "verb_faults",
+            ["VERB_FAULTS_KO", "FAULTY_SMC_KO"],
+        ),
+        Extra::RaceDelays => wrapped(
+            dirs,
+            tools,
+            kernel,
+            "race_delays",
+            ["RACE_DELAYS_KO", "DELAYED_SMC_KO"],
+        ),
         Extra::Installed => installed(dirs, tools, kernel),
         Extra::RoceV1 => soft_roce(dirs, tools, kernel, &ROCE_V1),
         Extra::RoceLimits => soft_roce(dirs, tools, kernel, &ROCE_LIMITS),
@@ -180,24 +200,32 @@ fn installed(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<Vec<(Str
     let mut cmd = tools.script(&dirs.repo.join("tools/kernel/scratch-install"));
     cmd.arg(&kernel.dir).arg(&mo).arg(&out);
     output(&mut cmd).context("the module cannot be installed")?;
-    Ok(vec![(
-        "INSTALLED".to_owned(),
-        out.to_string_lossy().into_owned(),
-    )])
+    Ok(path_in("INSTALLED", &out))
 }
 
-/// Builds the module that creates DMA mappings which need synchronisation, and ours with it.
-fn bounced(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<Vec<(String, String)>> {
+/// Returns an environment of one variable.
+fn path_in(variable: &str, path: &Path) -> Vec<(String, String)> {
+    vec![(variable.to_owned(), path.to_string_lossy().into_owned())]
+}
+
+/// Builds a module that wraps functions of the kernel, and ours linked to it: see `tools/kernel/wrapped`. `env` names
+/// the variables for the two.
+fn wrapped(
+    dirs: &Dirs,
+    tools: &Toolchain,
+    kernel: &Kernel,
+    name: &str,
+    env: [&str; 2],
+) -> Result<Vec<(String, String)>> {
     let mo = out_for(dirs, kernel)?;
-    let out = mo.join("bounced");
-    let mut cmd = tools.script(&dirs.repo.join("tools/kernel/bounce/build"));
-    cmd.arg(&kernel.dir).arg(&mo).arg(&out);
-    output(&mut cmd).context("the module with bounced DMA mappings does not build")?;
-    let at = |name: &str| out.join(name).to_string_lossy().into_owned();
-    Ok(vec![
-        ("DMA_BOUNCE_KO".to_owned(), at("dma_bounce.ko")),
-        ("BOUNCED_SMC_KO".to_owned(), at("smc.ko")),
-    ])
+    let out = mo.join(name);
+    let mut cmd = tools.script(&dirs.repo.join("tools/kernel/wrapped/build"));
+    cmd.arg(name).arg(&kernel.dir).arg(&mo).arg(&out);
+    output(&mut cmd).with_context(|| format!("the module with {name} does not build"))?;
+    let built = [format!("{name}.ko"), "smc.ko".to_owned()];
+    let at = |name: &String| out.join(name).to_string_lossy().into_owned();
+    let paths = built.iter().map(at);
+    Ok(env.into_iter().map(str::to_owned).zip(paths).collect())
 }
 
 /// Builds the module with planted faults; returns its path.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# timeout: 400
+# timeout: 500
 # cpus: 1
 # dma: bounced
 # Where devices see other memory than the CPU until it is synchronised: every byte is right, whatever way it is read,
@@ -13,13 +13,27 @@
 SMC_KO=$BOUNCED_SMC_KO
 
 up_fabric() {
-	ip netns add a && ip netns add b && up_bridge &&
-		ip -n a link set lo up && ip -n b link set lo up &&
+	up_ends &&
 		up_device wire_a a "$IP_A" 9000 && up_device wire_b b "$IP_B" 9000
 }
 
 up_second() {
 	up_device wire2_a a 10.9.0.11 9000 && up_device wire2_b b 10.9.0.12 9000
+}
+
+no_devices_left() {
+	device_del wire2_a a && device_del wire2_b b && device_del wire_a a && device_del wire_b b &&
+		within 20 no_groups
+}
+
+# Streams go where the routes say, which are those of the second devices since the first ones were down.
+up_iwarp() {
+	link_down wire2_a a && link_down wire2_b b && rdma_add siw_wire_a a && rdma_add siw_wire_b b
+}
+
+# thousand: connections of one process, which holds both ends.
+thousand() {
+	(ulimit -n 4096 && smctest --expect smc --deadline 300 many --connections 1000 --kib 4)
 }
 
 LINKED=(--linked "rxe_wire_a rxe_wire2_a" --linked "rxe_wire_b rxe_wire2_b")
@@ -69,6 +83,15 @@ require "buffers that are not contiguous" set_sysctl smcr_buf_type 1
 require "and new link groups" within 20 no_groups
 check "data in them" smctest --expect smc integrity --mib "$(scale 1 64)"
 losses "links go down" "$(scale 2 100)" link_down link_up "wire_a a" "wire2_b b"
+
+check "a thousand connections" thousand
+
+require "soft RoCE goes" no_devices_left
+require "soft iWARP loads" load_siw
+require "a device of soft iWARP each" up_iwarp
+check "iWARP: data" smctest --expect smc integrity --mib "$(scale 1 64)"
+suite "iWARP: urgent data" smctest --expect smc semantics --only "urgent: "
+check "iWARP: a hundred connections" smctest --expect smc many --connections 100 --kib 32
 
 check "what was written was synchronised" is_synced
 check "module unloads" within 20 unload_smc

@@ -1,0 +1,213 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 900
+# cpus: 1
+# verbs: fail
+# roce: limits
+# Each verb fails once at each call site of the module, and each kind of work request is completed with each error.
+# Connections go on over another link or over TCP, or end with an error; no byte is wrong, nothing hangs or leaks, and
+# what comes after is as if nothing had been.
+
+RXE_KO=$ROCE_LIMITS_RXE_KO
+. "${LIB:=${0%/*}/lib.sh}"
+. "${LIB%/*}/failover.bash"
+
+SMC_KO=$FAULTY_SMC_KO
+FAULTS=/sys/module/verb_faults/parameters
+LIMITS=/sys/module/rdma_rxe/parameters
+
+up_fabric() {
+	up_ends &&
+		up_port wire_a a "$IP_A" 9000 && up_port wire2_a a 10.9.0.11 9000 && up_port wire3_a a 10.9.1.1 9000 &&
+		up_port wire_b b "$IP_B" 9000 && up_port wire2_b b 10.9.0.12 9000 && up_port wire3_b b 10.9.1.2 9000
+}
+
+# The second device of each kind: streams go where the routes say, so iWARP has a subnet of its own there.
+declare -A SECOND=([rxe]=wire2 [siw]=wire3)
+
+devices() {
+	local device
+	for device in "${@:2}"; do
+		rdma_add "$1_$device" "${device##*_}" || return
+	done
+}
+
+# The server's go first: while its peers are silent a host waits four seconds for their answer to a DELETE_LINK.
+no_devices_left() {
+	local device
+	for device in $(ls -r /sys/class/infiniband | sort -t_ -k3r); do
+		rdma_del "$device" "${device##*_}" || return
+	done
+	within 20 no_groups
+}
+
+# errors: those that the ends of the last transfer had, by name, but for that of writing afterwards.
+errors() {
+	sed 's/os error 32)/EPIPE)/; s/os error 103)/ECONNABORTED)/; s/os error 104)/ECONNRESET)/; s/os error /E/' /tmp/transfer |
+		grep -ow 'E[A-Z0-9]\{1,\}' | grep -v EPIPE | sort -u | xargs
+}
+
+# outcome CODE: in words.
+outcome() {
+	case $1 in
+	0) echo whole ;;
+	3) echo "wrong data" ;;
+	124) echo hung ;;
+	*) echo "ended with $(errors)" ;;
+	esac
+}
+
+# transfer MIB: a connection with data both ways.
+transfer() {
+	smctest --deadline 60 integrity --mib "$1" --chunk 50000 >/tmp/transfer 2>&1
+}
+
+# is_sound CODE: the transfer ended, with no wrong byte, and otherwise as a connection ends whose link has failed
+# (Documentation/hardware.md).
+is_sound() {
+	case $1 in
+	0) return 0 ;;
+	3 | 124) return 1 ;;
+	esac
+	case $(errors) in
+	ECONNABORTED | ECONNRESET | "ECONNABORTED ECONNRESET") ;;
+	*) sed "s/^/# /" /tmp/transfer && return 1 ;;
+	esac
+}
+
+# story KIND: what a group goes through on devices of that kind: first contact and a connection, a second link under
+# another one, a device that goes under it, the end. Sets SAID to what became of the connections.
+story() {
+	local code second=${SECOND[$1]}
+	SAID=
+	devices "$1" wire_a wire_b || return
+	SAID=$(smctest path 2>&1 | sed -n 's/^# path: \([^ :]*\).*/\1/p')
+	transfer 1
+	code=$?
+	SAID="${SAID:-no connection}, $(outcome $code)"
+	is_sound $code || return
+	transfer 10 &
+	transfer=$!
+	devices "$1" "${second}_a" "${second}_b" || return
+	if within 3 are_links_on "$1_${second}_a $1_${second}_b $1_wire_a $1_wire_b" >/dev/null; then
+		SAID="$SAID; two links"
+	else
+		SAID="$SAID; not two links"
+	fi
+	rdma_del "$1_wire_a" a || return
+	wait "$transfer"
+	code=$?
+	SAID="$SAID; $(outcome $code)"
+	is_sound $code && no_devices_left
+}
+
+# call_sites: one a line: its number, the verb, and the functions of net/smc that led to it, innermost first.
+call_sites() {
+	c++filt -s rust </proc/verb_faults | awk -F ' \\[smc\\] ?' '
+	{
+		split($1, head, " ")
+		first = $1
+		sub(/^[^ ]+ [^ ]+ [^ ]+ ?/, "", first)
+		line = head[1] " " head[3]
+		for (i = 1; i <= NF; i++) {
+			name = i == 1 ? first : $i
+			gsub(/\[[0-9a-f]+\]/, "", name)
+			gsub(/ as .*>/, "", name)
+			if (name !~ /^<*smc::/)
+				continue
+			gsub(/<|>|smc::/, "", name)
+			line = line " " name
+		}
+		print line
+	}'
+}
+
+# fails_at KIND SITE: the story with the next call from there failing.
+fails_at() {
+	local before code
+	before=$(cat $FAULTS/failed)
+	echo "$2" >$FAULTS/site
+	story "$1"
+	code=$?
+	if [ "$(cat $FAULTS/failed)" = "$before" ]; then
+		echo -1 >$FAULTS/site
+		SAID="$SAID (not called)"
+	fi
+	return $code
+}
+
+# some NUMBER: so many of the lines, by SEED.
+some() {
+	awk -v seed="$SEED" 'BEGIN { srand(seed) } { print rand(), $0 }' | sort -g | sed "$1q" | cut -d" " -f2- | sort -n
+}
+
+# each_site KIND FROM NUMBER: so many of the call sites from that number on.
+each_site() {
+	local site verb functions
+	call_sites | awk -v from="$2" '$1 >= from' >/tmp/sites
+	echo "# $(wc -l </tmp/sites) call sites on devices of $1, $3 of them at most"
+	while read -r site verb functions; do
+		check "$1: $verb fails in ${functions// / < }" fails_at "$1" "$site"
+		echo "# table | verbs that fail | $verb, ${functions%% *} ($site) | $1 | $SAID"
+	done < <(some "$3" </tmp/sites)
+}
+
+# completed OPCODE NUMBER STATUS: the story with that completion of the kind having that status.
+completed() {
+	local code
+	echo "$1" >$LIMITS/wc_opcode && echo "$3" >$LIMITS/wc_status && echo "$2" >$LIMITS/wc_number || return
+	story rxe
+	code=$?
+	[ "$(cat $LIMITS/wc_number)" = 0 ] || SAID="$SAID (not so many)"
+	echo 0 >$LIMITS/wc_number
+	return $code
+}
+
+# each_status NUMBER: so many of the kinds of completions and errors (enum ib_wc_opcode, enum ib_wc_status).
+each_status() {
+	local opcode status number
+	while read -r opcode status; do
+		number=$((1 + (SEED + opcode + status) % 20))
+		check "completion $number of ${KINDS[$opcode]} has status $status" completed "$opcode" "$number" "$status"
+		echo "# table | completions with an error | ${KINDS[$opcode]} $number | $status | $SAID"
+	done < <(for opcode in "${!KINDS[@]}"; do
+		for status in {1..21}; do echo "$opcode $status"; done
+	done | some "$1")
+}
+
+declare -A KINDS=([0]="a send" [1]="a write" [10]="a registration" [128]="a receive" [129]="a receive with immediate data")
+
+# is_as_before KIND: all of the story over SMC-R.
+is_as_before() {
+	story "$1"
+	local code=$?
+	echo "# $SAID"
+	[ $code = 0 ] && [ "$SAID" = "SMC-R, whole; two links; whole" ]
+}
+
+SEED=${SMC_SEED:-$RANDOM}
+echo "# SMC_SEED=$SEED"
+require "RDMA modules load" load_rdma
+require "soft iWARP loads" load_siw
+require "verbs can fail" insmod "$VERB_FAULTS_KO"
+require "module loads" load_smc
+require "network" up_fabric
+require "groups end soon" set_sysctl smcr_lgr_idle_time 1
+
+require "soft RoCE: no verb fails" is_as_before rxe
+each_site rxe 0 "$(scale 12 1000)"
+each_status "$(scale 8 1000)"
+check "soft RoCE: all is as before" is_as_before rxe
+first=$(wc -l </proc/verb_faults)
+require "soft iWARP: no verb fails" is_as_before siw
+each_site siw "$first" "$(scale 8 1000)"
+check "soft iWARP: all is as before" is_as_before siw
+
+check "the list has room for all call sites" [ "$(cat $FAULTS/lost)" = 0 ]
+check "module unloads" within 20 unload_smc
+echo 0 >$FAULTS/site
+check_not "a module that cannot register with the RDMA core does not load" insmod "$SMC_KO"
+check "and does afterwards" load_smc
+check "module unloads again" within 20 unload_smc
+finish
