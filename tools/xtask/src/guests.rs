@@ -53,6 +53,10 @@ pub(crate) enum Extra {
     RoceV1,
     /// Soft RoCE with limits as hardware has them.
     RoceLimits,
+    /// Soft RoCE with two ports a device.
+    RoceTwoPorts,
+    /// A test suite of another project.
+    Tests(Suite),
 }
 
 /// The requirements in a script's header.
@@ -138,7 +142,8 @@ impl GuestSpec {
             None => None,
             Some("v1") => Some(Extra::RoceV1),
             Some("limits") => Some(Extra::RoceLimits),
-            Some(other) => bail!("roce: `{other}` is neither `v1` nor `limits`"),
+            Some("two-ports") => Some(Extra::RoceTwoPorts),
+            Some(other) => bail!("roce: `{other}` is none of `v1`, `limits`, `two-ports`"),
         };
         let Some(guest) = field("guest") else {
             return Ok(None);

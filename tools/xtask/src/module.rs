@@ -108,6 +108,13 @@ const ROCE_LIMITS: Variant = Variant {
     env: "ROCE_LIMITS_RXE_KO",
 };
 
+const ROCE_TWO_PORTS: Variant = Variant {
+    name: "soft-roce-two-ports",
+    folder: "drivers/infiniband/sw/rxe",
+    ko: "rdma_rxe.ko",
+    env: "ROCE_TWO_PORTS_RXE_KO",
+};
+
 const NO_CHECKSUMS: Variant = Variant {
     name: "soft-roce-no-checksums",
     folder: "drivers/infiniband/sw/rxe",
@@ -179,6 +186,8 @@ pub(crate) fn extra(
         Extra::Installed => installed(dirs, tools, kernel),
         Extra::RoceV1 => soft_roce(dirs, tools, kernel, &ROCE_V1),
         Extra::RoceLimits => soft_roce(dirs, tools, kernel, &ROCE_LIMITS),
+        Extra::RoceTwoPorts => soft_roce(dirs, tools, kernel, &ROCE_TWO_PORTS),
+        Extra::Tests(suite) => Ok(path_in("SUITE", &suite.prepare(dirs)?)),
     }
 }
 

@@ -15,6 +15,11 @@ up_bridge() {
 	ip link add fabric type bridge && ip link set fabric up
 }
 
+# up_ends: the namespaces a and b, and the bridge for their devices.
+up_ends() {
+	ip netns add a && ip netns add b && up_bridge && ip -n a link set lo up && ip -n b link set lo up
+}
+
 # up_device DEVICE NAMESPACE ADDRESS MTU: with soft RoCE on it. The addresses are of one subnet, as the C module
 # wants it, so each device has to answer for its own only.
 up_device() {
@@ -79,8 +84,7 @@ export -f in_place link_down link_up device_del device_add rdma_add rdma_del sil
 
 # up_two_each: two devices for each end, of one subnet; a group is to have a link on each (LINKED).
 up_two_each() {
-	ip netns add a && ip netns add b && up_bridge &&
-		ip -n a link set lo up && ip -n b link set lo up &&
+	up_ends &&
 		up_device wire_a a "$IP_A" 9000 && up_device wire2_a a 10.9.0.11 9000 &&
 		up_device wire_b b "$IP_B" 9000 && up_device wire2_b b 10.9.0.12 9000
 }

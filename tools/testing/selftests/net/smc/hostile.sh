@@ -13,8 +13,7 @@ PEERS=8
 
 # up_fabric: one device for the client's end, two for the server's, which can offer a second link.
 up_fabric() {
-	ip netns add a && ip netns add b && up_bridge &&
-		ip -n a link set lo up && ip -n b link set lo up &&
+	up_ends &&
 		up_device wire_a a "$IP_A" 9000 &&
 		up_device wire_b b "$IP_B" 9000 && up_device wire2_b b 10.9.0.22 9000
 }

@@ -10,8 +10,7 @@
 
 # Each pair of ports has a subnet of its own, as streams go where the routes say.
 up_fabric() {
-	ip netns add a && ip netns add b && up_bridge &&
-		ip -n a link set lo up && ip -n b link set lo up &&
+	up_ends &&
 		up_port wire_a a "$IP_A" 9000 && up_port wire2_a a 10.9.1.1 9000 &&
 		up_port wire_b b "$IP_B" 9000 && up_port wire2_b b 10.9.1.2 9000
 }

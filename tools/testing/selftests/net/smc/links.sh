@@ -10,8 +10,7 @@
 
 # up_fabric: two devices for each end, and one more in a subnet of its own.
 up_fabric() {
-	ip netns add a && ip netns add b && up_bridge &&
-		ip -n a link set lo up && ip -n b link set lo up &&
+	up_ends &&
 		up_device wire_a a "$IP_A" 9000 && up_device wire2_a a 10.9.0.12 9000 &&
 		up_device wire_b b "$IP_B" 9000 && up_device wire2_b b 10.9.0.22 9000 &&
 		up_device far_a a 10.7.0.1 9000 && up_device far_b b 10.8.0.1 9000 &&

@@ -15,8 +15,7 @@ mkdir -p $ANSWERS
 # up_fabric: RDMA devices in the subnet of the first, in another one, below a bridge and below a bond, and on a
 # bridge itself; VLANs on the first.
 up_fabric() {
-	ip netns add a && ip netns add b && up_bridge &&
-		ip -n a link set lo up && ip -n b link set lo up &&
+	up_ends &&
 		up_device wire_a a "$IP_A" 9000 && up_device wire_b b "$IP_B" 9000 &&
 		up_device far_a a 10.9.7.1 9000 && up_device far_b b 10.9.7.2 9000 &&
 		up_device near_a a 10.9.0.11 9000 && up_device near_b b 10.9.0.12 9000 &&
