@@ -13,16 +13,20 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Returns the mirror from which apt on this machine downloads its own release.
 pub(crate) fn mirror() -> Result<String> {
-    let os = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let codename = os
-        .lines()
-        .find_map(|l| l.strip_prefix("VERSION_CODENAME="))
-        .unwrap_or("stable");
     // Works before the first `apt-get update` as well.
     let uris = output(Command::new("apt-get").args(["update", "--print-uris"]))?;
-    mirror_in(&uris, codename)
+    mirror_in(&uris, &codename())
         .or_else(|| mirror_in(&uris, "stable"))
         .context("apt has no Debian mirror in its sources: add one, then try again")
+}
+
+/// Returns the name of this machine's release.
+pub(crate) fn codename() -> String {
+    let os = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    os.lines()
+        .find_map(|l| l.strip_prefix("VERSION_CODENAME="))
+        .unwrap_or("stable")
+        .to_owned()
 }
 
 fn mirror_in(uris: &str, codename: &str) -> Option<String> {
@@ -41,13 +45,22 @@ pub(crate) struct Apt {
 impl Apt {
     /// Reads the lists of these suites; what is known of them is kept in `dir`.
     pub(crate) fn new(dir: &Path, mirror: &str, suites: &[&str]) -> Result<Self> {
+        Self::with_kind(dir, mirror, "deb", suites)
+    }
+
+    /// The same for source packages.
+    pub(crate) fn of_sources(dir: &Path, mirror: &str, suites: &[&str]) -> Result<Self> {
+        Self::with_kind(dir, mirror, "deb-src", suites)
+    }
+
+    fn with_kind(dir: &Path, mirror: &str, kind: &str, suites: &[&str]) -> Result<Self> {
         for sub in ["lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(dir.join(sub))?;
         }
         let (list, status) = (dir.join("sources.list"), dir.join("status"));
         let sources = suites
             .iter()
-            .map(|suite| format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n"));
+            .map(|suite| format!("{kind} [signed-by={KEYRING}] {mirror} {suite} main\n"));
         fs::write(&list, sources.collect::<String>())?;
         fs::write(&status, "")?;
         let set = |key: &str, value: &Path| format!("-o{key}={}", value.display());
@@ -110,6 +123,20 @@ impl Apt {
         Ok(files
             .filter(|p| p.extension().is_some_and(|e| e == "deb"))
             .collect())
+    }
+
+    /// Downloads a source package to the directory `into` and unpacks it there; returns the directory that it makes.
+    pub(crate) fn source(&self, package: &str, into: &Path) -> Result<PathBuf> {
+        output(
+            self.command("apt-get")
+                .args(["-qq", "source", package])
+                .current_dir(into),
+        )?;
+        fs::read_dir(into)?
+            .flatten()
+            .map(|e| e.path())
+            .find(|p| p.join("debian/control").is_file())
+            .with_context(|| format!("apt unpacked no {package}"))
     }
 
     /// Downloads a package to `into` and returns its path.

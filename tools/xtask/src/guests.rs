@@ -12,6 +12,7 @@ use nix::fcntl::Flock;
 use crate::dirs::Dirs;
 use crate::kernel::{Flavour, Kernel};
 use crate::run::lock;
+use crate::suites::Suite;
 use crate::vm::{self, Fate, Guest, Outcome, Power, Wire};
 
 /// Which module a guest loads.
@@ -191,6 +192,11 @@ impl GuestSpec {
             if flag(name, value)? {
                 extras.push(extra);
             }
+        }
+        if let Some(name) = field("tests") {
+            let suite = Suite::from_str(name, false)
+                .map_err(|_| anyhow!("tests: there is no suite `{name}`"))?;
+            extras.push(Extra::Tests(suite));
         }
         Ok(Some(Self {
             flavour,

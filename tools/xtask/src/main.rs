@@ -23,6 +23,7 @@ mod run;
 mod self_test;
 mod stage;
 mod suite;
+mod suites;
 mod table;
 mod toolchain;
 mod vm;

@@ -80,10 +80,15 @@ const DEMO: &[&str] = &[
 
 /// Programs that `make apps` runs over SMC, and their load generators.
 const APPS: &[&str] = &[
+    "cmake",
     "curl",
+    "dpkg-dev",
+    "glib-networking",
     "haproxy",
     "iperf3",
+    "libglib2.0-tests",
     "libmemcached-tools",
+    "libsoup-3.0-0",
     "memcached",
     "nghttp2-client",
     "nginx-light",
@@ -94,6 +99,7 @@ const APPS: &[&str] = &[
     "python3-twisted",
     "redis-server",
     "redis-tools",
+    "ruby",
     "sockperf",
     "wrk",
 ];
@@ -182,7 +188,7 @@ fn python_tests() -> String {
 }
 
 /// Returns major and minor version of the package that apt would install.
-fn candidate(package: &str) -> Option<[u32; 2]> {
+pub(crate) fn candidate(package: &str) -> Option<[u32; 2]> {
     let policy = output(
         Command::new("apt-cache")
             .env("LC_ALL", "C")

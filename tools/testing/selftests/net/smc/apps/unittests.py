@@ -7,6 +7,7 @@
 
 An outcome is a line `TEST OUTCOME`: ok, skipped, fails, hangs, or unsteady, for what is good by itself only. A test
 that hangs, or takes the interpreter down, costs itself only: the module goes on behind it in another process.
+Tests of other languages have a command in $RUNNER: it is given FOLDER MODULE [TEST...], and runs what has no outcome.
 """
 
 import faulthandler
@@ -108,12 +109,16 @@ def run(folder, module, only):
                 print(test, 'unsteady', file=outcomes)
 
 
+def runner():
+    return os.environ['RUNNER'].split() if 'RUNNER' in os.environ else [sys.executable, __file__, 'child']
+
+
 def run_once(folder, module, only):
     os.makedirs(folder, exist_ok=True)
     while True:
         before = len(read(folder))
         with open(f'{folder}/output', 'ab') as output:
-            command = [sys.executable, __file__, 'child', folder, module, *only]
+            command = [*runner(), folder, module, *only]
             process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
             code = process.wait()
         try:

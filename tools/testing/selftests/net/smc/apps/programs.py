@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Runs tests that are programs, and writes their outcomes as unittests.py does, which compares them.
+
+    programs.py libuv FOLDER PROGRAM PATTERN...   tests of libuv's runner whose whole names match one of them
+    programs.py glib FOLDER PROGRAM               the tests of a program with GLib's test framework
+
+What fails, or hangs, runs once more by itself: if that is good, the test is `unsteady`.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+# Seconds that a test may take, and all those of a program.
+LIMIT = 60
+LIMIT_ALL = 150
+
+# A line of TAP: both print it for each test.
+RESULT = re.compile(r'^(ok|not ok) \d+(?: -)? (.*?)(?: *# (SKIP).*)?$', re.MULTILINE)
+
+
+def results(path, limit, command):
+    """Runs a command, which says to that file how each of its tests ends; returns its exit code, or None."""
+    with open(path, 'wb') as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        try:
+            code = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            code = None
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+    with open(path, errors='replace') as log:
+        found = RESULT.findall(log.read())
+    return code, {name: 'fails' if said == 'not ok' else 'skipped' if skip else 'ok' for said, name, skip in found}
+
+
+def alone(path, command):
+    """The outcome of a test that is the only one of a command."""
+    code, found = results(path, LIMIT, command)
+    if code is None:
+        return 'hangs'
+    said = set(found.values())
+    # Both have codes of their own for what is skipped.
+    if not said or 'fails' in said or code not in (0, 7, 77):
+        return 'fails'
+    return 'ok' if 'ok' in said else 'skipped'
+
+
+def listed(command, pattern):
+    said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=LIMIT, check=True).stdout
+    return re.findall(pattern, said.decode(), re.MULTILINE)
+
+
+def libuv(folder, program, patterns):
+    """Yields each test with its outcome and the command for it."""
+    # What stands behind a name are the servers that the runner starts for it.
+    for name in listed([program, '--list'], r'^\w+'):
+        if any(re.fullmatch(pattern, name) for pattern in patterns):
+            command = [program, name]
+            yield name, alone(f'{folder}/{name}', command), command
+
+
+def glib(folder, program):
+    """The same; they run in one process, as far as it comes."""
+    names = listed([program, '-l'], r'^/.*')
+    _, found = results(f'{folder}/all', LIMIT_ALL, [program, '--tap', '-k'])
+    for name in names:
+        yield name, found.get(name, 'hangs'), [program, '--tap', '-p', name]
+
+
+def run(folder, tests):
+    module = os.path.basename(folder)
+    with open(f'{folder}/outcomes', 'w') as outcomes:
+        for name, outcome, command in tests:
+            if outcome in ('fails', 'hangs'):
+                again = alone(f'{folder}/again.{name.replace("/", ".")}', command)
+                outcome = 'unsteady' if again in ('ok', 'skipped') else again
+            print(f'{module}.{name.replace(" ", "_")}', outcome, file=outcomes, flush=True)
+
+
+if __name__ == '__main__':
+    match sys.argv[1:]:
+        case ['libuv', folder, program, *patterns] if patterns:
+            os.makedirs(folder)
+            run(folder, libuv(folder, program, patterns))
+        case ['glib', folder, program]:
+            os.makedirs(folder)
+            run(folder, glib(folder, program))
+        case _:
+            sys.exit(__doc__)

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Test suites of other projects that no package of this release installs ready to run: fetched and built when the first
+//! script asks for one (`# tests: NAME`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use serde_json::Value;
+
+use crate::apt::{self, Apt};
+use crate::dirs::Dirs;
+use crate::packages;
+use crate::run::{lock, output, processors, run};
+use crate::suite::APPS;
+
+/// The suites, by their names in headers of scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+pub(crate) enum Suite {
+    Libsoup,
+    Libuv,
+    Ruby,
+    Rust,
+}
+
+impl Suite {
+    /// Fetches and builds the suite, unless that was done before. Returns what its script runs: a program or a folder.
+    pub(crate) fn prepare(self, dirs: &Dirs) -> Result<PathBuf> {
+        let kept = dirs.cache.join("suites");
+        fs::create_dir_all(&kept)?;
+        let _lock = lock(&kept.join("lock"), "build of other projects' tests")?;
+        match self {
+            Self::Libsoup => libsoup(&kept),
+            Self::Libuv => libuv(dirs, &kept),
+            Self::Ruby => ruby(dirs, &kept),
+            Self::Rust => rust(dirs),
+        }
+    }
+}
+
+/// The release whose libuv it is, the same one everywhere: its tests link to nothing of this machine but the C library.
+const LIBUV_RELEASE: &str = "trixie";
+
+/// Builds libuv's tests; returns their runner.
+fn libuv(dirs: &Dirs, kept: &Path) -> Result<PathBuf> {
+    let dir = kept.join("libuv");
+    let build = dir.join("build");
+    let program = build.join("uv_run_tests_a");
+    if program.exists() {
+        return Ok(program);
+    }
+    clear(&dir)?;
+    fs::create_dir_all(&build)?;
+    println!("libuv's tests: fetching and building");
+    let source = sources(dirs, LIBUV_RELEASE)?.source("libuv1", &dir)?;
+    output(
+        Command::new("cmake")
+            .arg("-DCMAKE_BUILD_TYPE=RelWithDebInfo")
+            .arg(source)
+            .current_dir(&build),
+    )?;
+    output(
+        Command::new("make")
+            .arg(format!("-j{}", processors()))
+            .arg("uv_run_tests_a")
+            .current_dir(&build),
+    )?;
+    Ok(program)
+}
+
+/// Unpacks libsoup's tests, without the web server and PHP that some of them want and their package depends on; returns
+/// their folder.
+fn libsoup(kept: &Path) -> Result<PathBuf> {
+    const PACKAGE: &str = "libsoup-3.0-tests";
+    let [major, minor] =
+        packages::candidate(PACKAGE).with_context(|| format!("apt knows no {PACKAGE}"))?;
+    // The tests are for the library of this release.
+    let dir = kept.join(format!("libsoup-{major}.{minor}"));
+    if !dir.exists() {
+        let scratch = dir.with_extension("new");
+        clear(&scratch)?;
+        run(Command::new("apt-get")
+            .args(["-q", "-oAPT::Sandbox::User=", "download", PACKAGE])
+            .current_dir(&scratch))?;
+        let deb = fs::read_dir(&scratch)?
+            .flatten()
+            .map(|e| e.path())
+            .find(|p| p.extension().is_some_and(|e| e == "deb"))
+            .with_context(|| format!("apt downloaded no {PACKAGE}"))?;
+        run(Command::new("dpkg-deb").arg("-x").arg(deb).arg(&scratch))?;
+        fs::rename(&scratch, &dir)?;
+    }
+    Ok(dir.join("usr/libexec/installed-tests/libsoup-3.0"))
+}
+
+/// Builds the tests in packages of crates, as those of a crate of ours that depends on them, and those of the standard
+/// library; returns the folder with `bin` and `vendor`.
+fn rust(dirs: &Dirs) -> Result<PathBuf> {
+    println!("Rust's tests: fetching and building");
+    let (from, to) = (dirs.repo.join(APPS).join("rust"), dirs.out("suites/rust"));
+    fs::create_dir_all(&to)?;
+    for name in ["Cargo.toml", "Cargo.lock"] {
+        fs::copy(from.join(name), to.join(name)).with_context(|| format!("cannot copy {name}"))?;
+    }
+    fs::write(to.join("lib.rs"), "")?;
+    run(Command::new("cargo")
+        .args(["vendor", "--quiet", "--locked", "vendor"])
+        .stdout(std::process::Stdio::null())
+        .current_dir(&to))?;
+    let built = output(
+        Command::new("cargo")
+            .args([
+                "test",
+                "--no-run",
+                "--locked",
+                "--quiet",
+                "--message-format",
+                "json",
+            ])
+            .current_dir(&to),
+    )?;
+    let bin = to.join("bin");
+    clear(&bin)?;
+    for line in built.lines() {
+        let message: Value = serde_json::from_str(line)?;
+        if let (Some(program), Some(name), Some("test")) = (
+            message["executable"].as_str(),
+            message["target"]["name"].as_str(),
+            message["target"]["kind"][0].as_str(),
+        ) {
+            fs::copy(program, bin.join(name))?;
+        }
+    }
+    std_tests(&to, &bin.join("std-net_tcp"))?;
+    Ok(to)
+}
+
+/// Builds the standard library's tests of TCP outside of it, with the compiler that its source belongs to.
+fn std_tests(dir: &Path, program: &Path) -> Result<()> {
+    let library = library()?;
+    let read = |path: &str| fs::read_to_string(library.join(path)).unwrap_or_default();
+    let mut features: Vec<String> = [
+        "std/src/net/tcp.rs",
+        "std/src/io/mod.rs",
+        "std/src/io/error.rs",
+        "core/src/io/borrowed_buf.rs",
+        "core/src/io/error.rs",
+    ]
+    .into_iter()
+    .flat_map(|path| unstable(&read(path)))
+    .collect();
+    features.sort();
+    features.dedup();
+    let tests = read("std/src/net/tcp/tests.rs")
+        .replace("crate::net::test::", "crate::helpers::")
+        .replace("use crate::", "use std::")
+        .replace("use std::helpers", "use crate::helpers");
+    // Older ones have it in the module itself.
+    let helpers = ["std/src/net/test.rs", "std/src/net/tcp/test.rs"]
+        .map(read)
+        .concat();
+    fs::write(dir.join("helpers.rs"), helpers.replace("crate::", "std::"))?;
+    let source = dir.join("std_net_tcp.rs");
+    let head = format!(
+        "#![feature({})]\n#![allow(unused)]\nmod helpers;\n",
+        features.join(", ")
+    );
+    fs::write(&source, head + &tests)?;
+    run(Command::new("/usr/bin/rustc")
+        .args(["--test", "--edition", "2024", "--cap-lints", "allow", "-o"])
+        .args([program, &source])
+        // It is the one that the library is for.
+        .env("RUSTC_BOOTSTRAP", "1"))
+}
+
+/// Returns the source of the library that Debian's compiler has.
+fn library() -> Result<PathBuf> {
+    let version = output(Command::new("/usr/bin/rustc").arg("--version"))?;
+    let number = version.split_whitespace().nth(1).unwrap_or_default();
+    let dir = PathBuf::from(format!("/usr/src/rustc-{number}/library"));
+    match dir.join("std/src/net/tcp/tests.rs").is_file() {
+        true => Ok(dir),
+        false => anyhow::bail!("no tests of the standard library in {}", dir.display()),
+    }
+}
+
+/// Returns the names of the unstable features that this part of the library has.
+fn unstable(source: &str) -> Vec<String> {
+    source
+        .split("unstable(")
+        .skip(1)
+        .filter_map(|rest| {
+            rest.split(')')
+                .next()?
+                .split("feature = \"")
+                .nth(1)?
+                .split('"')
+                .next()
+        })
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Unpacks the source package of the distribution's Ruby; returns its folder.
+fn ruby(dirs: &Dirs, kept: &Path) -> Result<PathBuf> {
+    let version = output(Command::new("ruby").args(["-e", "print RUBY_VERSION[/\\d+\\.\\d+/]"]))?;
+    let dir = kept.join(format!("ruby{version}"));
+    if !dir.is_dir() {
+        println!("Ruby's tests: fetching");
+        let scratch = kept.join("ruby.new");
+        clear(&scratch)?;
+        let apt = sources(dirs, &apt::codename())?;
+        fs::rename(apt.source(&format!("ruby{version}"), &scratch)?, &dir)?;
+    }
+    Ok(dir)
+}
+
+/// The source packages of a release.
+fn sources(dirs: &Dirs, release: &str) -> Result<Apt> {
+    let lists = dirs.cache.join("apt").join(format!("{release}-source"));
+    Apt::of_sources(&lists, &apt::mirror()?, &[release])
+}
+
+/// Makes an empty directory.
+fn clear(dir: &Path) -> Result<()> {
+    if dir.is_dir() {
+        fs::remove_dir_all(dir)?;
+    }
+    Ok(fs::create_dir_all(dir)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unstable;
+
+    #[test]
+    fn features_are_found_by_their_attributes() {
+        let source =
+            "#[unstable(feature = \"tcp_linger\", issue = \"1\")]\n#[stable(feature = \"net\")]\n\
+                      #[unstable(\n    feature = \"read_buf\",\n)]";
+        assert_eq!(unstable(source), ["tcp_linger", "read_buf"]);
+    }
+}
