@@ -51,6 +51,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     fast_open: bool,
 
+    /// Give both ends a key with which TCP signs segments, which rules out SMC
+    #[arg(long)]
+    keys: bool,
+
     /// Seconds to leave them alone afterwards; if they are to end, the most that it may take
     #[arg(long, default_value_t = 5)]
     seconds: u64,
@@ -137,6 +141,12 @@ fn open(context: &Context, arguments: &Arguments, listener: &Socket) -> Result<P
             client.connect(context.address())?;
             client
         }
+        false if arguments.keys => {
+            let client = context.family.open(context.addr)?;
+            set_key(&client)?;
+            client.connect(context.address())?;
+            client
+        }
         false => context.connect()?,
     };
     let server = listener.accept(0).context("accept")?;
@@ -145,6 +155,20 @@ fn open(context: &Context, arguments: &Arguments, listener: &Socket) -> Result<P
         client.set_option_int(libc::SOL_TCP, libc::TCP_USER_TIMEOUT, limit)?;
     }
     Ok(Pair { client, server })
+}
+
+/// Sets one key for all IPv4 addresses (`struct tcp_md5sig`).
+fn set_key(socket: &Socket) -> Result<()> {
+    const TCP_MD5SIG_EXT: i32 = 32;
+    const PREFIX: u8 = 1;
+    const KEY: &[u8] = b"a key of both";
+    let mut value = [0; 216];
+    value[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+    value[128] = PREFIX;
+    value[130..132].copy_from_slice(&(KEY.len() as u16).to_ne_bytes());
+    value[136..136 + KEY.len()].copy_from_slice(KEY);
+    socket.set_option(libc::SOL_TCP, TCP_MD5SIG_EXT, &value)?;
+    Ok(())
 }
 
 fn check_groups(pairs: &[Pair], wanted: Option<usize>) -> Result<()> {

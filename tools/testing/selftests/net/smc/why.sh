@@ -8,19 +8,12 @@
 . "${LIB:=${0%/*}/lib.sh}"
 
 RAW=10.9.0.50
+DIAL_C=$(dirname "$(readlink -f "$0")")/dial.c
 TCP_PORT=7001
+IDLE_PORT=7002
 
 mac() {
 	ip -n "$1" -o link show "wire_$1" | sed 's/.*link\/ether \([0-9a-f:]*\).*/\1/'
-}
-
-# serve PORT OPTION...: a server in b, until the end.
-serve() {
-	local port=$1
-	shift
-	"$BIN/smctest" --server-netns=b --addr="$IP_B" --port="$port" --deadline 1000 "$@" serve &
-	SERVERS+=($!)
-	await_port b "$port"
 }
 
 # says CODE ID SENTENCE COMMAND...: the command ends so, with this finding among those that it prints.
@@ -40,11 +33,11 @@ why() {
 }
 
 # held ID SENTENCE OPTION...: connections of smctest are TCP for this, which is among what is said of
-# their process; OPTION are those of smctest, and --fast-open that of its command.
+# their process; OPTION are those of smctest, and --fast-open and --keys those of its command.
 held() {
 	local id=$1 sentence=$2 hold=()
 	shift 2
-	[ "${1:-}" != --fast-open ] || { hold=("$1") && shift; }
+	case ${1:-} in --fast-open | --keys) hold=("$1") && shift ;; esac
 	says 0 "$id" "$sentence" smctest "$@" --port 7010 hold --seconds 0 "${hold[@]}" \
 		--then "ip netns exec b '$BIN/smc' why --pid \$PPID; [ \$? = 3 ]"
 }
@@ -54,6 +47,43 @@ listed() {
 	smctest --port 7010 hold --seconds 0 --then "ip netns exec b '$BIN/smc' ss" >/tmp/ss
 	cat /tmp/ss
 	grep -qF "TCP: ${1%.} (0x" /tmp/ss
+}
+
+# of_program ID SENTENCE COMMAND...: what is said of a connection of a program, which connects to the listener that
+# takes none, and stays.
+of_program() {
+	local id=$1 sentence=$2 program code
+	shift 2
+	ip netns exec a "$@" &
+	program=$!
+	within 20 is_connected && says 3 "$id" "$sentence" in_ns a "$BIN/smc" why --pid "$program"
+	code=$?
+	kill "$program"
+	wait "$program" 2>/dev/null
+	return $code
+}
+
+is_connected() {
+	in_ns a ss -Htn "dport = :$IDLE_PORT" | grep -q '^ESTAB'
+}
+
+build_dial() {
+	gcc -O1 -static -nostdlib -ffreestanding -fno-stack-protector -DRAW -o /tmp/dial "$DIAL_C"
+}
+
+idle_listener() {
+	ip netns exec b python3 -c "import socket, time
+s = socket.create_server(('$IP_B', $IDLE_PORT))
+time.sleep(1000)" &
+	STARTED+=($!)
+	await_port b $IDLE_PORT
+}
+
+# dials library|kernel: Python that connects with a socket that it gets by socket(2) of the C library, or past it.
+dials() {
+	local socket="socket.socket()"
+	[ "$1" = library ] || socket="socket.socket(fileno=ctypes.CDLL(None).syscall(41, 2, 1, 0))"
+	echo "import ctypes, socket, time; s = $socket; s.connect(('$IP_B', $IDLE_PORT)); time.sleep(100)"
 }
 
 # refused ID SENTENCE [CODE]: a peer that is not of our kernel declines for this reason.
@@ -113,14 +143,20 @@ json_is_good() {
 NO_OTHER="No RDMA device belongs to the network device that the connection uses."
 NO_PORT="No port of an RDMA device is on the physical network"
 PEER_NO_PORT="The peer declined: it found no active RDMA port for this connection"
+PAST_LIBRARY="The program runs under smc run, but got this socket past the C library's socket(2)"
 
+require "a program without a C library" build_dial
 require "RDMA modules load" load_rdma
 require "network" up_netns
-require "a server without SMC" serve $TCP_PORT --server-family tcp
+require "a server without SMC" start_server $TCP_PORT --server-family tcp
+require "a listener that takes no connection" idle_listener
 check "no module" why NO_MODULE "This machine gives no AF_SMC sockets" "$IP_B:$TCP_PORT"
+check "no module, under smc run" of_program NOT_SMC/no-module \
+	"The program runs under smc run, but this machine gives no AF_SMC sockets" \
+	"$BIN/smc" run python3 -c "$(dials library)"
 
 require "module loads" load_smc
-require "a server" serve 7000 --server-family smc
+require "a server" start_server 7000 --server-family smc
 check "nobody listens" nobody_listens
 check "no RDMA device" why NOSMCDEV/no-device "This machine has no RDMA device."
 require "an RDMA device elsewhere" up_other 10.7.0.1/24
@@ -138,8 +174,13 @@ check "the other device goes" down_other
 require "soft RoCE" up_rxe
 require "a device that reaches nobody" up_other 10.9.0.77/24
 require "whose address is answered for" in_ns b ping -c 1 -W 5 10.9.0.77
-check "no packet comes through" why PEERDECL/TIMEOUT_CL \
-	"The peer declined, and says: The new link was never confirmed"
+require "its packets have no way back" in_ns b ip route add unreachable 10.9.0.77
+check "the server sees that" held NOSMCRDEV/no-path-to-peer \
+	"The port of the RDMA device has no route to the peer's RDMA address"
+require "they have one again" in_ns b ip route del unreachable 10.9.0.77
+check "no packet comes through" held TIMEOUT_CL/path-silent \
+	"RDMA packets to or from the peer did not get through, though TCP did."
+check "the client sees that it declined" grep -q "id:     PEERDECL/TIMEOUT_CL" /tmp/why
 check "and the next connection does not try" why TIMEOUT_CL/path-failed \
 	"RDMA packets to or from the peer did not get through a moment ago"
 check "it goes" down_other
@@ -154,6 +195,15 @@ check "the same as JSON" json_is_good
 check "a client without SMC" held PEERNOSMC "The peer does not speak SMC" --family tcp --server-family smc
 check "which nobody made SMC" held NOT_SMC/not-run "Nothing turned this TCP socket into an SMC socket" \
 	--family tcp --server-family smc
+check "a system call past the library" of_program NOT_SMC/own-call "$PAST_LIBRARY" \
+	"$BIN/smc" run python3 -c "$(dials kernel)"
+check "the same under a filter" of_program NOT_SMC/filter \
+	"The program runs under smc run, but its system calls are filtered (seccomp)" \
+	"$BIN/smctest" refusing --number 43 "$BIN/smc" run python3 -c "$(dials kernel)"
+check "a program that loads no library" of_program NOT_SMC/no-library \
+	"The program runs under smc run, but did not load the library" \
+	"$BIN/smc" run /tmp/dial call "$IP_B" $IDLE_PORT 8192
+check "keys of both ends" held IPSEC/tcp-keys "The TCP connection is protected by keys" --keys
 check "Fast Open" held OPTUNSUPP "The socket uses TCP Fast Open" --fast-open
 check "handshakes are limited" with_sysctl b net/smc/limit_smc_hs 1 held PEERNOSMC/or-limited \
 	"The client does not speak SMC, or this machine had enough handshakes" --family tcp --server-family smc
@@ -184,7 +234,7 @@ check "IPsec at the peer" refused PEERDECL/IPSEC \
 check "a reason that nobody knows" refused PEERDECL/0x12345678 "The peer declined for a reason" 0x12345678
 check "a middlebox that echoes" middlebox
 
-kill "${SERVERS[@]}"
+stop_servers
 down_netns
 check "module unloads" within 20 unload_smc
 finish
