@@ -75,8 +75,11 @@ impl Bulk {
                 Ok(sent) => sent,
                 Err(_) => bail!("the sending thread panicked"),
             };
-            received?;
-            sent
+            match (received, sent) {
+                // The thread that comes first has the error of the socket, the other one the end of the stream.
+                (Err(received), Err(sent)) => Err(received.context(format!("{sent:#}"))),
+                (received, sent) => received.and(sent),
+            }
         })
     }
 

@@ -2,6 +2,8 @@
 
 //! `smctest charged`: memory that is charged to the sockets of a connection for its buffers.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 use std::time::Instant;
@@ -21,6 +23,9 @@ const LEAST: u32 = 16 << 10;
 
 /// Longest time until sent data must have left the send buffer.
 const SOON: Duration = Duration::from_secs(10);
+
+/// Messages in both directions while options are set.
+const EXCHANGES: u32 = 8000;
 
 /// Checks both ends of a connection within this process.
 pub(crate) fn run(context: &Context) -> Result<()> {
@@ -46,16 +51,57 @@ pub(crate) fn run(context: &Context) -> Result<()> {
     println!("# client, with {sent} bytes on their way: {full:?}");
     ensure!(full.send >= LEAST, "the send buffer is not charged");
     drain(&server, sent)?;
+    wait_until("the send buffer stays charged", || {
+        Ok(Charged::of(&client)?.send == 0)
+    })?;
+    among_options(&client, &server)
+}
+
+/// Sends and receives while another thread sets options, for which it owns the socket: a buffer that is given back at
+/// that time is uncharged later, and once.
+fn among_options(client: &Socket, server: &Socket) -> Result<()> {
+    let before = [Charged::of(client)?, Charged::of(server)?];
+    for socket in [client, server] {
+        socket.set_nonblocking(false)?;
+    }
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // ORDERING: only the flag itself is shared.
+            while !over.load(Ordering::Relaxed) {
+                let _ = client.set_option_int(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
+            }
+        });
+        let result = (0..EXCHANGES).try_for_each(|_| {
+            client.send(&[1; 2000], 0)?;
+            drain(server, 2000)?;
+            server.send(&[1], 0)?;
+            drain(client, 1)
+        });
+        // ORDERING: as above.
+        over.store(true, Ordering::Relaxed);
+        result
+    })?;
+    let mut after = Vec::new();
+    let result = wait_until("it is not as before", || {
+        after = vec![Charged::of(client)?, Charged::of(server)?];
+        Ok(after == before)
+    });
+    result.with_context(|| format!("charged before and after: {before:?}, {after:?}"))
+}
+
+/// Waits for [`SOON`] until something is so; otherwise the error is `not`.
+fn wait_until(not: &'static str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let deadline = Instant::now() + SOON;
-    while Charged::of(&client)?.send != 0 {
-        ensure!(Instant::now() < deadline, "the send buffer stays charged");
+    while !is_so()? {
+        ensure!(Instant::now() < deadline, not);
         thread::sleep(Duration::from_millis(20));
     }
     Ok(())
 }
 
 /// Memory charged to a socket, bytes.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Charged {
     receive: u32,
     send: u32,

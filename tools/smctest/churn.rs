@@ -6,9 +6,6 @@ use std::env;
 use std::io::Read;
 use std::io::Write;
 use std::process::Command;
-use std::thread;
-use std::time::Duration;
-use std::time::Instant;
 
 use anyhow::ensure;
 use anyhow::Context as _;
@@ -16,10 +13,10 @@ use anyhow::Result;
 use smc_user::Socket;
 
 use crate::context::Context;
-use crate::context::CALL_TIMEOUT;
 use crate::data::Random;
 use crate::job::Job;
 use crate::netns;
+use crate::server;
 use crate::server::Mode;
 use crate::server::Server;
 
@@ -83,13 +80,8 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
 /// Checks that the server received the data of all `unsent` connections that it only counts. Of the `resets` it may not
 /// have learned what the connection was for; none else may have failed.
 fn check_server(server: &Server, unsent: u64, resets: u64) -> Result<()> {
-    let sent = unsent * UNSENT_LEN as u64;
-    let end = Instant::now() + CALL_TIMEOUT;
-    while server.received() < sent && Instant::now() < end {
-        thread::sleep(Duration::from_millis(20));
-    }
-    let (received, failed) = (server.received(), server.failures());
-    ensure!(received == sent, "{sent} bytes sent, {received} received");
+    server.await_bytes(unsent * UNSENT_LEN as u64)?;
+    let failed = server.failures();
     ensure!(
         failed <= resets,
         "{failed} connections failed at the server, of which {resets} were reset"
@@ -141,7 +133,9 @@ fn leave(mut socket: &Socket, way: u64) -> Result<()> {
         // With unread data from the server.
         3 => {
             Job::Source.send(socket)?;
-            Ok(socket.read_exact(&mut [0; 100])?)
+            let mut first = [0; 100];
+            socket.read_exact(&mut first)?;
+            server::check_source(&first)
         }
         // With unsent data to the server.
         UNSENT => {

@@ -88,6 +88,12 @@ pub(crate) const WRONG_DATA: u8 = 3;
 
 static IS_WRONG: AtomicBool = AtomicBool::new(false);
 
+/// Notes that a wrong byte was received.
+pub(crate) fn note_wrong() {
+    // ORDERING: only the flag itself is shared.
+    IS_WRONG.store(true, Ordering::Relaxed);
+}
+
 /// Returns whether a wrong byte was received.
 pub(crate) fn is_wrong() -> bool {
     // ORDERING: only the flag itself is shared.
@@ -137,7 +143,7 @@ impl Check {
         self.expected.resize(got.len(), 0);
         self.stream.fill(&mut self.expected);
         if let Some(wrong) = got.iter().zip(&self.expected).position(|(a, b)| a != b) {
-            IS_WRONG.store(true, Ordering::Relaxed);
+            note_wrong();
             let at = self.at + wrong as u64;
             match self.find(&got[wrong..], at) {
                 Some(place) => bail!("wrong byte at {at}: it is that of {place}"),

@@ -96,6 +96,16 @@ impl Ending {
         self.error == Some(Errno::ECONNRESET)
     }
 
+    /// Returns whether this is the end of the stream, without an error.
+    pub(crate) fn is_end(&self) -> bool {
+        self.error.is_none()
+    }
+
+    /// Returns whether a writer was told that its peer has gone: EPIPE if it heard of an orderly end first.
+    pub(crate) fn is_failed_write(&self) -> bool {
+        matches!(self.error, Some(Errno::ECONNRESET | Errno::EPIPE))
+    }
+
     fn to_bytes(&self) -> [u8; 44] {
         let mut bytes = [0; 44];
         let error = self.error.map_or(0, |error| error.0);

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
+use anyhow::anyhow;
 use anyhow::ensure;
 use anyhow::Context as _;
 use anyhow::Result;
@@ -47,21 +48,26 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         .collect::<Result<_>>()?;
 
     let stop = AtomicBool::new(false);
-    let (bytes, took) = thread::scope(|scope| {
-        for socket in &sockets {
-            let stop = &stop;
-            scope.spawn(move || send(socket, stop));
-        }
+    let (bytes, took, sent) = thread::scope(|scope| {
+        let stop = &stop;
+        let senders: Vec<_> = sockets
+            .iter()
+            .map(|socket| scope.spawn(move || send(socket, stop)))
+            .collect();
         thread::sleep(WARM_UP);
         // Received bytes count, not sent ones, many of which are still in buffers.
         let (before, start) = (server.received(), Instant::now());
         thread::sleep(Duration::from_secs_f64(arguments.seconds));
-        let counted = (server.received() - before, start.elapsed());
+        let (bytes, took) = (server.received() - before, start.elapsed());
         // ORDERING: only the flag itself is shared.
         stop.store(true, Ordering::Relaxed);
-        counted
-    });
-
+        let sent = senders.into_iter().try_fold(0, |sum, sender| {
+            let sent = sender.join().map_err(|_| anyhow!("a thread panicked"))?;
+            anyhow::Ok(sum + sent?)
+        });
+        anyhow::Ok((bytes, took, sent?))
+    })?;
+    server.await_bytes(sent)?;
     let failures = server.failures();
     ensure!(failures == 0, "{failures} connections failed at the server");
     ensure!(bytes > 0, "nothing arrived");
@@ -80,8 +86,14 @@ fn open(context: &Context) -> Result<Socket> {
     Ok(socket)
 }
 
-fn send(mut socket: &Socket, stop: &AtomicBool) {
+/// Sends until `stop`, then ends the stream; returns the number of bytes sent.
+fn send(mut socket: &Socket, stop: &AtomicBool) -> Result<u64> {
     let chunk = vec![0x5a; CHUNK];
-    while !stop.load(Ordering::Relaxed) && socket.write_all(&chunk).is_ok() {}
-    let _ = socket.shutdown(libc::SHUT_WR);
+    let mut sent = 0;
+    while !stop.load(Ordering::Relaxed) {
+        socket.write_all(&chunk)?;
+        sent += CHUNK as u64;
+    }
+    socket.shutdown(libc::SHUT_WR)?;
+    Ok(sent)
 }

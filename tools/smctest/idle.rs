@@ -4,6 +4,7 @@
 
 use std::fs;
 
+use anyhow::ensure;
 use anyhow::Context as _;
 use anyhow::Result;
 use smc_user::Socket;
@@ -16,6 +17,10 @@ pub(crate) struct Arguments {
     /// Connections
     #[arg(long, default_value_t = 1000)]
     connections: u64,
+
+    /// The most that one may use, both ends together, KiB
+    #[arg(long)]
+    most: Option<f64>,
 }
 
 /// Opens the connections, both ends in this process, and prints one line of results.
@@ -32,11 +37,13 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     }
     let used = used_kib()?.saturating_sub(before);
 
+    let each = used as f64 / arguments.connections.max(1) as f64;
     println!(
-        "idle: {} connections: {:.1} KiB each, both ends together",
+        "idle: {} connections: {each:.1} KiB each, both ends together",
         arguments.connections,
-        used as f64 / arguments.connections.max(1) as f64,
     );
+    let is_within = arguments.most.is_none_or(|most| each <= most);
+    ensure!(is_within, "more than {:?} KiB", arguments.most);
     Ok(())
 }
 

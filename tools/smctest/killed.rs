@@ -2,8 +2,8 @@
 
 //! `smctest killed`: one side is killed during a transfer.
 //!
-//! The other side must detect that soon: a reader by the end of the stream or a reset, a writer by
-//! an error, a poller by a hang-up. Which of them depends on timing.
+//! The other side must detect that soon: a reader by the end of the stream, as over TCP if the one that was killed had
+//! read all it was sent, behind the right data; a writer by an error, which depends on timing.
 
 use std::env;
 use std::io::Read;
@@ -22,12 +22,18 @@ use smc_user::Errno;
 use smc_user::Socket;
 
 use crate::context::Context;
+use crate::data::Check;
+use crate::data::Stream;
 use crate::job::Job;
 use crate::ktap::Ktap;
 use crate::netns;
+use crate::server;
 
 /// Longest time until the other side must detect it.
 const NOTICE: Duration = Duration::from_secs(20);
+
+/// The seed of what a client sends.
+const SEED: u64 = 9;
 
 /// Bytes transferred before the kill.
 const BEFORE: usize = 300_000;
@@ -82,7 +88,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
 
 fn be_victim(context: &Context, role: Role) -> Result<()> {
     if role == Role::Server {
-        return crate::server::serve(context);
+        return server::serve(context);
     }
     netns::enter(context.client_netns.as_deref())?;
     if role == Role::Connector {
@@ -91,9 +97,13 @@ fn be_victim(context: &Context, role: Role) -> Result<()> {
     let socket = context.connect()?;
     let mut stream = &socket;
     let mut buffer = vec![0; 1 << 16];
+    let mut data = Stream::new(SEED);
     loop {
         match role {
-            Role::Sender => stream.write_all(&buffer)?,
+            Role::Sender => {
+                data.fill(&mut buffer);
+                stream.write_all(&buffer)?;
+            }
             Role::Receiver => stream.read_exact(&mut buffer)?,
             _ => thread::sleep(NOTICE),
         }
@@ -199,11 +209,13 @@ fn kill_client(context: &Context, role: Role) -> Result<()> {
     socket.set_timeout(NOTICE)?;
 
     let mut stream = &socket;
+    let mut check = Check::new(SEED);
+    let mut take = |data: &[u8]| check.take(data);
     match role {
         Role::Sender => {
-            stream.read_exact(&mut vec![0; BEFORE])?;
+            reads_some(&socket, &mut take)?;
             victim.kill()?;
-            reads_until_end(&socket)
+            reads_until_end(&socket, &mut take)
         }
         Role::Receiver => {
             stream.write_all(&vec![0; BEFORE])?;
@@ -212,7 +224,7 @@ fn kill_client(context: &Context, role: Role) -> Result<()> {
         }
         _ => {
             victim.kill()?;
-            reads_until_end(&socket)
+            reads_until_end(&socket, &mut take)
         }
     }
 }
@@ -225,21 +237,28 @@ fn kill_server(context: &Context) -> Result<()> {
     socket.set_timeout(NOTICE)?;
 
     Job::Source.send(&socket)?;
-    let mut stream = &socket;
-    stream.read_exact(&mut vec![0; BEFORE])?;
+    let mut take = server::check_source;
+    reads_some(&socket, &mut take)?;
     victim.kill()?;
-    reads_until_end(&socket)?;
+    reads_until_end(&socket, &mut take)?;
     writes_until_error(&socket)
 }
 
-/// Reads the remaining data, up to the end of the stream or a reset.
-fn reads_until_end(socket: &Socket) -> Result<()> {
+/// Reads [`BEFORE`] bytes, which `take` checks.
+fn reads_some(mut socket: &Socket, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    let mut first = vec![0; BEFORE];
+    socket.read_exact(&mut first)?;
+    take(&first)
+}
+
+/// Reads the remaining data, which `take` checks, up to the end of the stream.
+fn reads_until_end(socket: &Socket, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
     let started = Instant::now();
     let mut buffer = vec![0; 1 << 16];
     while started.elapsed() < NOTICE {
         match socket.recv(&mut buffer, 0) {
-            Ok(0) | Err(Errno::ECONNRESET | Errno::ECONNABORTED) => return Ok(()),
-            Ok(_) => {}
+            Ok(0) => return Ok(()),
+            Ok(len) => take(&buffer[..len])?,
             Err(error) => bail!("receive after the kill: {error}"),
         }
     }
@@ -253,7 +272,7 @@ fn writes_until_error(socket: &Socket) -> Result<()> {
     while started.elapsed() < NOTICE {
         match socket.send(&buffer, 0) {
             Ok(_) => {}
-            Err(Errno::EPIPE | Errno::ECONNRESET | Errno::ECONNABORTED) => return Ok(()),
+            Err(Errno::EPIPE | Errno::ECONNRESET) => return Ok(()),
             Err(error) => bail!("send after the kill: {error}"),
         }
     }

@@ -6,6 +6,7 @@
 //! must keep serving other peers meanwhile, and must log nothing, which the runner checks. The peer
 //! acts as client of a listening SMC socket, and as server of a connecting one.
 
+mod busy;
 mod calls;
 mod client;
 pub(crate) mod crowded;
@@ -29,6 +30,7 @@ mod tcp;
 use std::net::Ipv4Addr;
 use std::net::SocketAddr;
 use std::process::Command;
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 use std::time::Instant;
@@ -147,7 +149,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         Arguments { impostor: true, .. } => (&[impostor::TESTS], &[]),
         Arguments { options: true, .. } => (&[options::TESTS], &[]),
         Arguments { links: true, .. } => (&[other_link::TESTS], &[]),
-        _ => (&[BETWEEN], &[late::TESTS, calls::TESTS]),
+        _ => (&[BETWEEN], &[late::TESTS, calls::TESTS, busy::TESTS]),
     };
     let chosen = |tests: &[&[Test]]| -> Vec<Test> {
         let all = tests.iter().copied().flatten().copied();
@@ -185,6 +187,9 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
 /// Makes the kernel forget the paths on which RDMA packets did not get through, by a change of
 /// PNETIDs.
 fn forget_paths() -> Result<()> {
+    static ORDER: Mutex<()> = Mutex::new(());
+
+    let _order = ORDER.lock().expect("no thread panicked");
     for order in [&["add", "RAWCLC", "-I", "lo"][..], &["flush"]] {
         let status = Command::new("smc").arg("pnet").args(order).status()?;
         ensure!(status.success(), "smc pnet {order:?} failed");

@@ -13,8 +13,10 @@ use std::sync::Arc;
 use std::thread;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use std::time::Instant;
 
 use anyhow::bail;
+use anyhow::ensure;
 use anyhow::Context as _;
 use anyhow::Result;
 use smc_user::poll_fd;
@@ -22,6 +24,7 @@ use smc_user::Errno;
 use smc_user::Socket;
 
 use crate::context::Context;
+use crate::context::CALL_TIMEOUT;
 use crate::data;
 use crate::data::Check;
 use crate::data::Stream;
@@ -37,6 +40,9 @@ const BACKLOG: i32 = 4096;
 
 /// Bytes that [`Job::Half`] sends: more than a receive buffer holds.
 pub(crate) const HALF_LEN: usize = 300_000;
+
+/// What [`Job::Source`] sends.
+const SOURCE_BYTE: u8 = 0x5a;
 
 /// How connections are served.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +65,7 @@ pub(crate) struct Server {
 struct State {
     stop: AtomicBool,
     failed: AtomicU64,
-    /// Bytes that [`Job::Sink`] received.
+    /// Bytes that [`Job::Sink`] and [`Job::Hold`] received.
     received: AtomicU64,
     endings: Endings,
 }
@@ -112,6 +118,17 @@ impl Server {
     pub(crate) fn received(&self) -> u64 {
         self.state.received.load(Ordering::Relaxed)
     }
+
+    /// Waits until all `sent` bytes were received and discarded, and no more.
+    pub(crate) fn await_bytes(&self, sent: u64) -> Result<()> {
+        let end = Instant::now() + CALL_TIMEOUT;
+        while self.received() < sent && Instant::now() < end {
+            thread::sleep(Duration::from_millis(20));
+        }
+        let received = self.received();
+        ensure!(received == sent, "{sent} bytes sent, {received} received");
+        Ok(())
+    }
 }
 
 impl Drop for Server {
@@ -157,7 +174,11 @@ fn accept_loop(listener: &Socket, state: &Arc<State>, mode: Mode) {
                 let _ = poll_fd(listener, libc::POLLIN, STOP_INTERVAL);
             }
             // A connection that was reset in the backlog; the client checks that.
-            Err(_) => {}
+            Err(Errno::ECONNABORTED) => {}
+            Err(error) => {
+                state.fail(&anyhow::Error::from(error).context("accept"));
+                thread::sleep(STOP_INTERVAL);
+            }
         }
     }
 }
@@ -182,7 +203,12 @@ fn handle(mut socket: &Socket, state: &State) -> Result<()> {
                 urgent::send_some(socket, data, number)
             })
         }
-        Some(Job::Hold | Job::Sink) => sink(socket, &state.received),
+        // A reset is one of the ways in which a client may end the connection.
+        Some(Job::Hold) => {
+            let _ = sink(socket, &state.received);
+            Ok(())
+        }
+        Some(Job::Sink) => sink(socket, &state.received),
         Some(Job::Source) => source(socket),
         Some(Job::Urgent) => urgent::run_server(socket),
         Some(Job::Count) => Ending::of_reading(socket).send(socket),
@@ -236,17 +262,30 @@ fn mirror(
 
 fn sink(socket: &Socket, received: &AtomicU64) -> Result<()> {
     let mut buffer = vec![0; 1 << 16];
-    // A reset is one of the ways in which a client may end the connection.
-    while let Ok(len @ 1..) = socket.read(&mut buffer) {
+    loop {
+        let len = socket.read(&mut buffer).context("not read to the end")?;
+        if len == 0 {
+            return Ok(());
+        }
         received.fetch_add(len as u64, Ordering::Relaxed);
     }
-    Ok(())
 }
 
 fn source(mut socket: &Socket) -> Result<()> {
-    let buffer = vec![0x5a; 1 << 16];
+    let buffer = vec![SOURCE_BYTE; 1 << 16];
     while socket.write_all(&buffer).is_ok() {}
     Ok(())
+}
+
+/// Checks what [`Job::Source`] sent.
+pub(crate) fn check_source(data: &[u8]) -> Result<()> {
+    match data.iter().find(|byte| **byte != SOURCE_BYTE) {
+        Some(wrong) => {
+            data::note_wrong();
+            bail!("the server sent a byte {wrong:#x}")
+        }
+        None => Ok(()),
+    }
 }
 
 /// Sends random data, shuts down writing, then reads to the end of the stream.

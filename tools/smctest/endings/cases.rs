@@ -203,11 +203,41 @@ impl<'a> ConnPair<'a> {
                 &[&["qdisc", "add", "dev", device, "root"], netem.as_slice()].concat(),
             )?;
         }
-        let end = await_true("an error", || events(&self.subject) & libc::POLLERR != 0);
+        let end = self.await_error();
         for (netns, device) in &ends {
             run(*netns, "tc", &["qdisc", "delete", "dev", device, "root"])?;
         }
         end
+    }
+
+    /// Drops the TCP packets of the connection, and nothing else, until the subject has an error.
+    fn cut_tcp(&self) -> Result<()> {
+        let ports = [self.subject.local_address()?, self.subject.peer_address()?]
+            .map(|address| address.to_ip().map(|ip| ip.port()));
+        let [Some(here), Some(there)] = ports else {
+            bail!("no IP addresses");
+        };
+        for (is_peer, from, to) in [(false, there, here), (true, here, there)] {
+            let nft = |order: &str| run(self.netns(is_peer), "nft", &[order]);
+            nft("add table inet cut")?;
+            nft("add chain inet cut in { type filter hook input priority 0 ; }")?;
+            nft(&format!(
+                "add rule inet cut in tcp sport {from} tcp dport {to} drop"
+            ))?;
+        }
+        let end = self.await_error();
+        for is_peer in [false, true] {
+            run(
+                self.netns(is_peer),
+                "nft",
+                &["delete", "table", "inet", "cut"],
+            )?;
+        }
+        end
+    }
+
+    fn await_error(&self) -> Result<()> {
+        await_true("an error", || events(&self.subject) & libc::POLLERR != 0)
     }
 
     fn await_end(&self) -> Result<()> {
@@ -477,6 +507,11 @@ const WIRES: &[Case] = ends![
         pair.keep_alive()?;
         pair.have_unread()?;
         pair.cut()
+    },
+    "TCP is cut, and it keeps alive, with data to read": |pair| {
+        pair.keep_alive()?;
+        pair.have_unread()?;
+        pair.cut_tcp()
     },
 ];
 

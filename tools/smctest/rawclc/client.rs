@@ -14,12 +14,15 @@ use super::messages::with_more;
 use super::messages::without;
 use super::messages::Messages;
 use super::messages::TRAILER_LEN;
+use super::messages::TYPE_ACCEPT;
 use super::script::reason;
 use super::script::silent_last;
 use super::script::Answer;
-use super::script::Answer::Any;
 use super::script::Answer::Declined;
+use super::script::Answer::Next;
+use super::script::Answer::OneOf;
 use super::script::Answer::Tcp;
+use super::script::Answer::Unseen;
 use super::script::Peers;
 use super::script::Script;
 use super::script::Step::Close;
@@ -28,6 +31,8 @@ use super::script::Step::Receive;
 use super::script::Step::Reset;
 use super::script::Step::Send;
 use super::script::Step::Trickle;
+use super::script::CONFIRM_ENDS;
+use super::script::PROPOSAL_ENDS;
 
 /// The connection ends, and accept(2) never returns it.
 const LOST: Answer = Answer::Lost(Errno::EPROTO);
@@ -49,13 +54,13 @@ pub(super) fn scripts(peers: &mut Peers, mutations: u32, random: &mut Random) ->
         scripts.push(Script::new(
             format!("changed proposal {number}"),
             vec![Send(mutated(&m.proposal, random)), Close],
-            Any,
+            OneOf(&PROPOSAL_ENDS),
         ));
         scripts.push(confirm_with(
             &m,
             format!("changed confirm {number}"),
             mutated(&m.confirm, random),
-            Any,
+            OneOf(&CONFIRM_ENDS),
         ));
     }
     scripts
@@ -68,7 +73,7 @@ fn silence(m: &Messages) -> Vec<Script> {
     let script = Script::new;
     vec![
         script("nothing, then close", vec![Close], LOST),
-        script("nothing, then reset", vec![Reset], Any),
+        script("nothing, then reset", vec![Reset], Unseen),
         script("nothing at all", vec![], LOST).after(HANDSHAKE_S),
         script("half a header, then nothing", vec![Send(cut(4))], LOST).after(HANDSHAKE_S),
         script(
@@ -96,7 +101,7 @@ fn silence(m: &Messages) -> Vec<Script> {
         script(
             "proposal, then reset",
             vec![Send(p.clone()), Receive, Reset],
-            Any,
+            Unseen,
         ),
         script(
             "proposal, then half a confirm and close",
@@ -134,11 +139,15 @@ fn out_of_order(peers: &mut Peers) -> Vec<Script> {
             m.decline_v1.clone(),
             Tcp,
         ),
-        first("two proposals at once", [&p[..], p].concat(), Any),
+        first(
+            "two proposals at once",
+            [&p[..], p].concat(),
+            Next(TYPE_ACCEPT),
+        ),
         first(
             "a proposal and much more",
             [&p[..], &[0x5a; 100_000]].concat(),
-            Any,
+            Next(TYPE_ACCEPT),
         ),
         first("100 KB of zeroes", vec![0; 100_000], LOST),
         first(
@@ -292,7 +301,7 @@ fn proposals(m: &Messages) -> Vec<Script> {
         (
             "version 1 of another subnet, no EID in common",
             with_bytes(&with_bytes(both, 88 + 40, b"OTHER"), 80, &[1, 2, 3, 0]),
-            Any,
+            Declined(reason::DIFFERENT_PREFIX),
         ),
         (
             "a port that has no route",

@@ -11,6 +11,7 @@ mod cdc;
 mod contact;
 mod honest;
 mod immediate;
+mod joins;
 mod lies;
 mod llc;
 mod llc_lies;
@@ -208,9 +209,13 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     };
     let scripts = [("known", &known), ("new", &new)];
     let scripts = if arguments.of_c { &[][..] } else { &scripts };
+    let joins = if arguments.of_c { &[] } else { joins::TESTS };
     let failures = usize::from(!arguments.of_c);
-    let mut ktap = Ktap::start(2 * HONEST_TESTS + scripts.len() + failures);
+    let mut ktap = Ktap::start(2 * HONEST_TESTS + joins.len() + scripts.len() + failures);
     all_honest(&mut ktap, "before", &place, &mut random);
+    for (name, test) in joins {
+        ktap.result(*name, super::text(test(&place)));
+    }
     for (name, seeds) in scripts {
         let result = play_all(context, arguments, &identities, seeds);
         ktap.result(format!("scripts of {name} seeds"), super::text(result));
@@ -299,12 +304,8 @@ fn play_all(
 
 /// What has to work after a script.
 fn after(place: &Place<'_>, seed: u32) -> Result<()> {
-    static ORDER: Mutex<()> = Mutex::new(());
-
     // The path to a peer that was silent is avoided for a while, which is no fault.
-    let order = ORDER.lock().expect("no thread panicked");
     super::forget_paths()?;
-    drop(order);
     let mut random = Random::new(seed.into());
     honest::play(place, random.below(2) == 0, &mut random)?;
     others(place.peer.context)

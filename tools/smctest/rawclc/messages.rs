@@ -29,6 +29,8 @@ pub(super) const EYE_CATCHER: [u8; 4] = [0xe2, 0xd4, 0xc3, 0xd9];
 
 /// Message type, in the byte after the eye catcher.
 pub(super) const TYPE_PROPOSAL: u8 = 1;
+pub(super) const TYPE_ACCEPT: u8 = 2;
+pub(super) const TYPE_CONFIRM: u8 = 3;
 pub(super) const TYPE_DECLINE: u8 = 4;
 
 /// Offset of the sender's system ID in all messages.

@@ -70,6 +70,20 @@ pub(super) struct Peer<'a> {
     last_port: AtomicUsize,
 }
 
+/// What connect(2) fails with after a message that makes no sense, or not enough of one.
+const LOST: &[Errno] = &[Errno::ECONNRESET, Errno::EPROTO, Errno::ETIMEDOUT];
+
+/// How often a script is begun while the kernel avoids the path to the peer, as other scripts name RDMA addresses where
+/// nobody is.
+const TRIES: u32 = 10;
+
+/// How far a script came.
+enum Played {
+    Whole,
+    /// The kernel avoids the path to the peer, so that it did not look at what the script is for.
+    PathAvoided,
+}
+
 /// Result of connect(2), and of a transfer on the connection.
 pub(super) enum Connected {
     Failed(Errno),
@@ -246,21 +260,45 @@ impl<'a> Peer<'a> {
 
     /// Runs a script as client of the kernel's listening socket.
     pub(super) fn play_client(&self, wire: &Socket, script: &Script) -> Result<()> {
-        let mut tcp = self.connect(wire)?;
-        play(&mut tcp, script, |tcp| self.one_over_tcp(tcp))
+        until_path_is_used(|| {
+            let mut tcp = self.connect(wire)?;
+            play(&mut tcp, script, |tcp| self.one_over_tcp(tcp))
+        })
     }
 
     /// Runs a script as server of a connecting socket of the kernel.
     pub(super) fn play_server(&self, wire: &Socket, script: &Script) -> Result<()> {
-        let connected = self.serve_exchange(wire, |tcp| play(tcp, script, answer_exchange))?;
-        match (script.answer, connected) {
-            (Answer::Any, _) => Ok(()),
-            (Answer::Lost(errno), Connected::Failed(got)) if got == errno => Ok(()),
-            (Answer::Declined(_) | Answer::Tcp, Connected::Exchanged(result)) => result,
-            (_, Connected::Failed(errno)) => bail!("connect failed with {errno}"),
-            (_, Connected::Exchanged(_)) => bail!("connect succeeded"),
+        until_path_is_used(|| {
+            let mut played = Played::Whole;
+            let connected = self.serve_exchange(wire, |tcp| {
+                played = play(tcp, script, answer_exchange)?;
+                Ok(())
+            })?;
+            match (script.answer, connected) {
+                (_, Connected::Exchanged(_)) if matches!(played, Played::PathAvoided) => Ok(()),
+                (Answer::Lost(errno), Connected::Failed(got)) if got == errno => Ok(()),
+                (Answer::OneOf(_), Connected::Failed(got)) if LOST.contains(&got) => Ok(()),
+                (
+                    Answer::Declined(_) | Answer::OneOf(_) | Answer::Tcp,
+                    Connected::Exchanged(result),
+                ) => result,
+                (_, Connected::Failed(errno)) => bail!("connect failed with {errno}"),
+                (_, Connected::Exchanged(_)) => bail!("connect succeeded"),
+            }?;
+            Ok(played)
+        })
+    }
+}
+
+/// Plays until the kernel does not avoid the path.
+fn until_path_is_used(mut play: impl FnMut() -> Result<Played>) -> Result<()> {
+    for _ in 0..TRIES {
+        match play()? {
+            Played::Whole => return Ok(()),
+            Played::PathAvoided => super::forget_paths()?,
         }
     }
+    bail!("the kernel avoids the path, {TRIES} times")
 }
 
 /// Connects the kernel to the peer.
@@ -293,7 +331,7 @@ fn play<'w>(
     tcp: &mut RawTcp<'w>,
     script: &Script,
     exchange: impl FnOnce(&mut RawTcp<'w>) -> Result<()>,
-) -> Result<()> {
+) -> Result<Played> {
     let mut start = Instant::now();
     for step in &script.steps {
         start = Instant::now();
@@ -303,25 +341,27 @@ fn play<'w>(
             Step::Trickle(bytes) => drip(tcp, bytes, TRICKLE)?,
             Step::Receive => {
                 let message = tcp.message(ANSWER)?;
-                if !matches!(script.answer, Answer::Any) {
-                    let message = message.context("the kernel sent no message")?;
-                    ensure!(message[4] != TYPE_DECLINE, "it was {}", describe(&message));
+                let message = message.context("the kernel sent no message")?;
+                if matches!(script.answer, Answer::OneOf(_)) && avoids_path(&message) {
+                    tcp.reset()?;
+                    return Ok(Played::PathAvoided);
                 }
+                ensure!(message[4] != TYPE_DECLINE, "it was {}", describe(&message));
             }
             Step::Close => tcp.close()?,
-            Step::Reset => return tcp.reset(),
+            Step::Reset => return tcp.reset().map(|()| Played::Whole),
         }
     }
     let result = judge(tcp, script, exchange);
     let took = start.elapsed().as_secs();
     let end = tcp.end;
     tcp.reset()?;
-    result.with_context(|| format!("{took} s later, the stream being {end:?}"))?;
+    let played = result.with_context(|| format!("{took} s later, the stream being {end:?}"))?;
     ensure!(
-        script.takes.contains(&took) || matches!(script.answer, Answer::Any),
+        script.takes.contains(&took) || matches!(script.answer, Answer::OneOf(_)),
         "the answer took {took} s"
     );
-    Ok(())
+    Ok(played)
 }
 
 /// Sends byte by byte, until the kernel closes the connection.
@@ -339,14 +379,33 @@ fn judge<'w>(
     tcp: &mut RawTcp<'w>,
     script: &Script,
     exchange: impl FnOnce(&mut RawTcp<'w>) -> Result<()>,
-) -> Result<()> {
+) -> Result<Played> {
     match script.answer {
-        Answer::Any => {
-            let message = tcp.message(ANSWER)?;
-            ensure!(
-                message.is_some() || tcp.end != End::Open,
+        Answer::Unseen => {}
+        Answer::OneOf(ends) => match tcp.message(ANSWER)? {
+            None => ensure!(
+                tcp.end != End::Open,
                 "the kernel has neither answered nor closed"
-            );
+            ),
+            Some(message) if message[4] == TYPE_DECLINE => {
+                let is_due = ends.reasons.contains(&diagnosis(&message));
+                if !is_due && avoids_path(&message) {
+                    return Ok(Played::PathAvoided);
+                }
+                ensure!(is_due, "the kernel sent {}", describe(&message));
+                if !script.closes() {
+                    exchange(tcp)?;
+                }
+            }
+            Some(message) => ensure!(
+                ends.next == Some(message[4]),
+                "the kernel sent {}",
+                describe(&message)
+            ),
+        },
+        Answer::Next(kind) => {
+            let message = tcp.message(ANSWER)?.context("the kernel sent nothing")?;
+            ensure!(message[4] == kind, "the kernel sent {}", describe(&message));
         }
         Answer::Lost(_) => {
             if let Some(message) = tcp.message(ANSWER)? {
@@ -371,7 +430,12 @@ fn judge<'w>(
         }
         Answer::Tcp => exchange(tcp)?,
     }
-    Ok(())
+    Ok(Played::Whole)
+}
+
+/// Whether this is what the kernel says while it avoids the path, or when nobody answers there.
+fn avoids_path(message: &[u8]) -> bool {
+    message[4] == TYPE_DECLINE && diagnosis(message) == reason::TIMEOUT_CONFIRM_LINK
 }
 
 /// Returns the reason of a DECLINE.

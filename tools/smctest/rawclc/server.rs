@@ -16,9 +16,9 @@ use super::messages::Messages;
 use super::script::reason;
 use super::script::silent_last;
 use super::script::Answer;
-use super::script::Answer::Any;
 use super::script::Answer::Declined;
 use super::script::Answer::Lost;
+use super::script::Answer::OneOf;
 use super::script::Answer::Tcp;
 use super::script::Peers;
 use super::script::Script;
@@ -28,6 +28,7 @@ use super::script::Step::Receive;
 use super::script::Step::Reset;
 use super::script::Step::Send;
 use super::script::Step::Trickle;
+use super::script::ACCEPT_ENDS;
 
 /// Seconds that the kernel waits for a message, and for a new link to work.
 const HANDSHAKE_S: u64 = 6;
@@ -41,7 +42,11 @@ pub(super) fn scripts(peers: &mut Peers, mutations: u32, random: &mut Random) ->
     let mut scripts = silent_last(scripts);
     for number in 0..mutations {
         let accept = mutated(&peers.next().accept, random);
-        scripts.push(accept_with(format!("changed accept {number}"), accept, Any));
+        scripts.push(accept_with(
+            format!("changed accept {number}"),
+            accept,
+            OneOf(&ACCEPT_ENDS),
+        ));
     }
     scripts
 }
@@ -57,7 +62,11 @@ fn silence(m: &Messages) -> Vec<Script> {
             vec![Receive, Close],
             Lost(Errno::ECONNRESET),
         ),
-        script("reset at once", vec![Receive, Reset], Any),
+        script(
+            "reset at once",
+            vec![Receive, Reset],
+            Lost(Errno::ECONNRESET),
+        ),
         script(
             "half an accept, then close",
             vec![Receive, Send(half()), Close],

@@ -4,6 +4,7 @@
 //! unused.
 
 use std::net::Ipv4Addr;
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
@@ -70,6 +71,10 @@ pub(crate) struct Arguments {
     /// The most link groups that there may be at any time
     #[arg(long)]
     most: usize,
+
+    /// A shell command, run while the first connection that is declined lasts; there has to be one
+    #[arg(long, value_name = "COMMAND")]
+    declined: Option<String>,
 }
 
 /// Results of the first contacts.
@@ -111,7 +116,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         let counter = scope.spawn(|| count_groups(&counts.is_over));
         let workers = [(); AT_ONCE].map(|()| {
             let (peers, adapters, counts) = (&peers, &adapters, &counts);
-            scope.spawn(move || contacts(peers, adapters, arguments.count, counts))
+            scope.spawn(move || contacts(peers, adapters, arguments, counts))
         });
         let results = workers.map(|worker| worker.join());
         counts.is_over.store(true, Ordering::Relaxed);
@@ -135,6 +140,10 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         "not one made a link group"
     );
     ensure!(most <= arguments.most, "there were too many link groups");
+    ensure!(
+        arguments.declined.is_none() || counts.declined.load(Ordering::Relaxed) > 0,
+        "not one was declined"
+    );
     Ok(())
 }
 
@@ -148,19 +157,25 @@ pub(super) fn serve(peer: &Peer<'_>, adapter: &Adapter, is_over: &AtomicBool) ->
     Ok(())
 }
 
-/// Makes first contacts, until all threads together have made `count`.
-fn contacts(peers: &[Peer<'_>], adapters: &[Adapter], count: usize, counts: &Counts) -> Result<()> {
+/// Makes first contacts, until all threads together have made as many as wanted.
+fn contacts(
+    peers: &[Peer<'_>],
+    adapters: &[Adapter],
+    arguments: &Arguments,
+    counts: &Counts,
+) -> Result<()> {
     let context = peers.first().context("no peer")?.context;
     netns::enter(context.client_netns.as_deref())?;
     loop {
         let number = counts.next.fetch_add(1, Ordering::Relaxed);
-        if number >= count {
+        if number >= arguments.count {
             return Ok(());
         }
         let i = number % peers.len();
         if let Some((peer, adapter)) = peers.get(i).zip(adapters.get(i)) {
             let wire = peer.wire()?;
-            contact(peer, adapter, &wire, number, counts)
+            let at_decline = arguments.declined.as_deref();
+            contact(peer, adapter, &wire, number, counts, at_decline)
                 .with_context(|| format!("first contact {number}"))?;
         }
     }
@@ -183,6 +198,7 @@ fn contact(
     wire: &Socket,
     number: usize,
     counts: &Counts,
+    at_decline: Option<&str>,
 ) -> Result<()> {
     let identity = u16::try_from(number + 1)?;
     let own = 0x01_0000 + u32::from(identity);
@@ -196,7 +212,12 @@ fn contact(
             "declined for {:#010x}",
             diagnosis(&accept)
         );
-        counts.declined.fetch_add(1, Ordering::Relaxed);
+        let is_first = counts.declined.fetch_add(1, Ordering::Relaxed) == 0;
+        if let Some(command) = at_decline.filter(|_| is_first) {
+            thread::sleep(SETTLED);
+            let status = Command::new("sh").args(["-c", command]).status()?;
+            ensure!(status.success(), "{command}: {status}");
+        }
         return tcp.reset();
     }
     confirm(&mut tcp, adapter, own, &accept, &messages)?;

@@ -8,6 +8,7 @@
 //! being closed drops without an answer.
 
 use std::mem;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -206,6 +207,23 @@ impl<'a> RawTcp<'a> {
     /// Sends a FIN.
     pub(super) fn close(&mut self) -> Result<()> {
         self.transmit(ACK | FIN, &[])
+    }
+
+    /// Sends data and a FIN, which the peer gets both at once: the FIN goes first.
+    pub(super) fn send_last(&mut self, data: &[u8]) -> Result<()> {
+        let seq = self.seq;
+        // CAST: a message.
+        self.seq = seq.wrapping_add(data.len() as u32);
+        self.close()?;
+        let end = mem::replace(&mut self.seq, seq);
+        self.send(data)?;
+        self.seq = end;
+        Ok(())
+    }
+
+    /// Returns address and port of this end.
+    pub(super) fn local(&self) -> (Ipv4Addr, u16) {
+        self.flow.local
     }
 
     /// Resets the connection.

@@ -132,7 +132,8 @@ pub(super) const ROWS: &[Row] = &[
             drop(listener);
             answer![client.recv(&mut [0], 0), client.recv(&mut [0], 0)]
         },
-    ),
+    )
+    .c_is_wrong("they end in order"),
     Row::same("close frees the port for a new listener", "ok 5", |rig| {
         let (listener, address) = rig.listener()?;
         drop(listener);
@@ -335,5 +336,6 @@ pub(super) const ROWS: &[Row] = &[
             count(&clients[..4]) + count(&clients[8..]),
             count(&clients[4..8]) <= 1
         ]
-    }),
+    })
+    .c_is_wrong("it holds more"),
 ];

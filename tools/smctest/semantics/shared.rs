@@ -334,7 +334,8 @@ pub(super) const ROWS: &[Row] = &[
             let send = |socket: &Socket| socket.send(b"x", libc::MSG_NOSIGNAL).err();
             answer![raises_sigpipe(rig, write)?, raises_sigpipe(rig, send)?]
         },
-    ),
+    )
+    .c_is_wrong("no signal comes"),
     Row::same("SIGURG comes to the owner", "true", |rig| {
         let pair = rig.pair()?;
         let set = |server: &Socket| server.set_owner_to_this_thread();

@@ -28,14 +28,18 @@ use super::session::Element;
 use super::session::Session;
 
 /// Offsets in ACCEPT and CONFIRM, as in `net/smc/proto/wire/clc/accept/raw.rs`.
+pub(super) const FLAGS: usize = 7;
 const QP: usize = 38;
-const RKEY: usize = 41;
-const ELEMENT: usize = 45;
+pub(super) const RKEY: usize = 41;
+pub(super) const ELEMENT: usize = 45;
 const TOKEN: usize = 46;
 const SIZE_MTU: usize = 50;
 const ADDR: usize = 52;
 const PSN: usize = 61;
 const MAX_LINKS: usize = 141;
+
+/// In [`FLAGS`]: the connection is the first of a link group.
+pub(super) const FIRST_CONTACT: u8 = 0x08;
 
 /// The code of [`super::session::MTU`].
 const MTU_CODE: u8 = 3;
@@ -98,7 +102,7 @@ impl Contact {
     }
 
     /// Returns our ACCEPT or CONFIRM.
-    fn adapt(&self, message: &[u8]) -> Vec<u8> {
+    pub(super) fn adapt(&self, message: &[u8]) -> Vec<u8> {
         let message = with_bytes(message, QP, &self.own_pair().to_be_bytes()[1..]);
         let message = with_bytes(&message, RKEY, &self.rkey().to_be_bytes());
         let message = with_bytes(&message, TOKEN, &self.token().to_be_bytes());

@@ -58,6 +58,24 @@ data() {
 	check "$1: connections at once" smctest --expect smc many --connections 40 --kib 64
 }
 
+# unused_of_each_size: send buffers that were used, of four sizes: of each, a few are kept.
+unused_of_each_size() {
+	local bytes before
+	before=$(in_ns a cat /proc/sys/net/smc/wmem)
+	for bytes in 16384 65536 262144 524288; do
+		set_sysctl wmem "$bytes" && smctest --expect smc many --connections 8 --kib 64 || return
+	done
+	set_sysctl wmem "$before"
+}
+
+# goes_at_once DEVICE NAMESPACE: its removal waits for nothing.
+goes_at_once() {
+	local begin=$SECONDS
+	device_del "$1" "$2" || return
+	echo "# gone after $((SECONDS - begin)) s"
+	[ $((SECONDS - begin)) -le 8 ]
+}
+
 # losses NAME NUMBER LOSE RESTORE DEVICE...: under connections that send all they can.
 losses() {
 	local name=$1 number=$2
@@ -85,6 +103,9 @@ require "idle groups end soon" set_sysctl smcr_lgr_idle_time 15
 data "0"
 check "0: the groups say contiguous" groups_say contiguous contiguous
 check "0: and they are" beside 1 none_virtual
+require "unused send buffers of several sizes" unused_of_each_size
+check "a device goes for which they are mapped" beside 1 goes_at_once wire_a a
+require "it comes back" device_add wire_a a
 require "types 0 and 1" types 0 1
 data "0 and 1"
 check "0 and 1: the groups say so" groups_say contiguous virtual

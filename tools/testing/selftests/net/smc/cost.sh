@@ -144,8 +144,6 @@ check "when memory is short they go, and the peer is told" said 2 'llc == "0x29"
 check "new ones are made" smctest --expect smc integrity --mib 1
 check "which are kept" keeps_buffers
 check "they go when the kernel looks for memory" empties run_short
-check "buffers in use are memory of their sockets" smctest --expect smc charged
-check "those of IPPROTO_SMC, too" smctest --family ipproto --expect smc charged
 check "what is in use stays" hold --connections 20 --seconds 1 --then "$SHRINK; sleep 1; $SHRINK"
 check "connections come and go while memory is short" \
 	while_shrinking smctest --expect smc churn --processes 2 --opens 100

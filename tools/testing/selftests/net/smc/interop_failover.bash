@@ -21,6 +21,11 @@ losses() {
 		--losses "$number" --linked "rxe_near rxe_near2" "${OPTIONS[@]}"
 }
 
+# ours_unloads: the C module may wait for its own sends.
+ours_unloads() {
+	[ "$MODULE" = c ] || check "our module unloads" within 20 unload_smc
+}
+
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "enterprise ID" common_eid
@@ -28,6 +33,7 @@ require "two devices" up_fabric
 
 if [ "$ROLE" = b ]; then
 	check "orders" obey
+	ours_unloads
 	finish
 fi
 
@@ -39,5 +45,7 @@ losses "links go down" "$(scale 8 40)" link_down link_up "near -" "near2 -"
 losses "devices are removed" "$(scale 8 40)" device_del device_add "near -" "near2 -"
 losses "packets get lost" "$(scale 4 20)" silence noise "near -" "near2 -"
 check "SMC still works" talk $PORT --expect smc integrity --mib 1
+check "the server ends" far unserve $PORT
 dismiss
+ours_unloads
 finish

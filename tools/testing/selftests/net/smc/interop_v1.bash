@@ -131,7 +131,7 @@ v1_subnets() {
 		check "the same mask" $at mask 24
 	done
 	# A link goes with the address of its port, and the other end finds out when it is used.
-	check "SMC is back" within 20 smc_works
+	check "SMC is back" smc_returns
 }
 
 # mask LENGTH: of this guest's address, which is away in between: with one of two masks its GID would go.

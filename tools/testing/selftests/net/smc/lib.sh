@@ -294,6 +294,22 @@ await_port() {
 	within "${3:-10}" sh -c "ip netns exec $1 ss -Htln 'sport = :$2' | grep -q ."
 }
 
+# start_server PORT OPTION...: smctest serves in b, until stop_servers.
+STARTED=()
+start_server() {
+	local port=$1
+	shift
+	"$BIN/smctest" --server-netns=b --addr="$IP_B" --port="$port" --deadline 1000 "$@" serve &
+	STARTED+=($!)
+	await_port b "$port"
+}
+
+stop_servers() {
+	kill "${STARTED[@]}"
+	wait "${STARTED[@]}" 2>/dev/null
+	STARTED=()
+}
+
 # iperf3_begin CLIENT_PREFIX SERVER_PREFIX SECONDS: one stream from a to b, in the background.
 IPERF_JSON=/tmp/iperf.json
 iperf3_begin() {

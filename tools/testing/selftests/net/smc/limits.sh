@@ -116,7 +116,7 @@ uses_inline() {
 }
 
 require "RDMA modules load" load_rdma
-mapfile -t DEFAULTS < <(grep -H . "$LIMITS"/* | sed 's,.*/\([^:]*\):,\1=,' | grep -v '^inline_wrs\|^lose\|^fail')
+mapfile -t DEFAULTS < <(grep -H . "$LIMITS"/* | sed 's,.*/\([^:]*\):,\1=,' | grep -v '^inline_wrs\|^lose\|^fail\|^wc_')
 require "network" up_netns 9000
 require "module loads" load_smc
 

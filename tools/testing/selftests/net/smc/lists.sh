@@ -45,10 +45,18 @@ same() {
 		{ head -100 /tmp/differences && false; }
 }
 
+# groups_of_ends: our groups are of the namespaces in which their connections are. The C module says which one the RDMA
+# device is in.
+groups_of_ends() {
+	[ "$(awk '$1 == "2.2" { role = $2 } $1 == "2.9" { print role, $NF }' $ANSWERS/lists.ours | sort -u | xargs)" = \
+		"00 1 01 2" ]
+}
+
 # Without what only ours says (linux/smc_rs.h): who adds the SMC option (SMC_NLA_SYS_SYN_OPTION), the traffic class of a
 # link (SMC_NLA_LINK_TRAFFIC_CLASS), the MTU of a port (SMC_NLA_DEV_PORT_MTU).
 answer_of() {
-	grep -v "beyond ASCII\|^ *1\.82 0[12]$\|^ *3\.82 00$\|^ *6\.[89]\.82 00[0-9]*0000$" "$ANSWERS/$2.$1"
+	sed 's/^\( *2\.9 8 bytes\), namespace [12]$/\1/' "$ANSWERS/$2.$1" |
+		grep -v "beyond ASCII\|^ *1\.82 0[12]$\|^ *3\.82 00$\|^ *6\.[89]\.82 00[0-9]*0000$"
 }
 
 # one_link: no second link between two devices that are both here, which only the C module would add.
@@ -141,6 +149,7 @@ check "physical networks" same pnet
 check "physical networks, of an ordinary user" same pnet_nobody
 check "physical networks, of another namespace" same pnet_netns
 check "lists with connections" same lists
+check "each group is of the namespace of its end" groups_of_ends
 check "lists with connections of IPPROTO_SMC" same lists_ipproto
 check "lists of groups with two links" same links
 MODULE=ours

@@ -114,6 +114,21 @@ resets() {
 		in_ns a /tmp/smcr -a stats json | grep -E '"SMC_CLNT_V2_SUCC_CNT":[1-9]'
 }
 
+# buffers_used WAY: buffers to send (sent) or receive (received) that connections of a have got, by the counters.
+buffers_used() {
+	in_ns a "$BIN/smc" stats --json | python3 -c 'import json, sys
+way = json.load(sys.stdin)["smcr"][sys.argv[1]]
+print(way["buffers_made"] + way["buffers_reused"])' "$1"
+}
+
+# one_buffer_each: a connection that sends and receives many times counts one buffer each way.
+one_buffer_each() {
+	local sent received
+	sent=$(buffers_used sent) && received=$(buffers_used received) || return
+	smctest --expect smc pingpong --count 50 &&
+		[ "$(buffers_used sent)" = $((sent + 1)) ] && [ "$(buffers_used received)" = $((received + 1)) ]
+}
+
 # Another wire, with soft RoCE on both ends.
 up_later() {
 	ip link add later_a mtu 9000 netns a type veth peer name later_b mtu 9000 netns b &&
@@ -176,6 +191,8 @@ check_not "a name is not given twice" pnet add NET3 -D rxe_a
 check_not "not everybody may name" smc_as_nobody pnet add NET4 -I lo
 check "anybody may look" smc_as_nobody pnet show
 check "a network is removed" pnet del NET1
+check "a network is removed in a namespace" pnet_in b del NET2
+check "and nowhere else" pnet_is "NET2 n/a rxe_b 1"
 check "and its device is not used any more" fallback_is 03030000
 check "all are removed" pnet flush
 check "in the namespaces, too" pnet_in a flush
@@ -210,6 +227,7 @@ check "and links" sh -c "/tmp/smcr -dd link link-show all |
 check "and devices" sh -c "/tmp/smcr d | grep -E ' rxe_b       1    ACTIVE  0 +(Yes|No) +[0-9]+\$'"
 check "and what there is" sh -c "/tmp/smcr info | grep -q '^SMC Version: *2.1'"
 check "and counters, since a reset" resets
+check "a connection counts one buffer each way" one_buffer_each
 check "smc_run runs a program" [ "$(called_as smc_run -d -r 70000 sh -c 'echo $SMC_RCVBUF $SMC_DEBUG')" = "70000 1" ]
 check "counters for Prometheus" metrics_say '^smc_connections_total\{technology="smcr",end="client",version="2"\} [1-9]'
 check "with reasons" metrics_say '^smc_fallback_reasons_total\{end="client",reason="NOSMCDEV",code="0x03030000"\} [1-9]'

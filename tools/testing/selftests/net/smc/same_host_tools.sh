@@ -92,6 +92,10 @@ has_rings() {
 	json 'len(it) == 1 and it[0]["receive_bytes"] >= 16384' "$BIN/smc" lgr >/dev/null
 }
 
+has_no_rings() {
+	json 'len(it) == 1 and it[0]["connections"] == 3 and it[0]["send_bytes"] + it[0]["receive_bytes"] == 0' "$BIN/smc" lgr
+}
+
 # rings_are_shown: while data are transferred.
 rings_are_shown() {
 	smctest --expect smcd --port 7030 integrity --mib 64 &
@@ -100,13 +104,6 @@ rings_are_shown() {
 	code=$?
 	cat "$SAID/json"
 	wait $transfer && return $code
-}
-
-# serve: a server in b, until the end.
-serve() {
-	"$BIN/smctest" --server-netns=b --addr="$IP_B" --port=7000 --deadline 1000 --server-family smc serve &
-	SERVER=$!
-	await_port b 7000
 }
 
 # why CODE ID WORDS [ADDRESS [END]]: of a connection from END, a by default, to there.
@@ -143,7 +140,7 @@ check "off: in another namespace the initial one is not known" \
 check "off: no group" json 'it == []' "$BIN/smc" lgr
 check "off: smcd has none" prints -- called_as smcd linkgroup
 check "off: no counters of it" hides '^smcd_' smc_a stats --prometheus
-require "a server" serve
+require "a server" start_server 7000 --server-family smc
 check "off for all: smc why" why 3 NOSMCDEV/no-device \
 	"is on, unless net.smc.smcd_loopback is 0 in the initial network namespace."
 
@@ -171,6 +168,7 @@ check "smc lgr, JSON" beside 3 json \
 	'len(it) == 1 and it[0]["technology"] == "SMC-D" and it[0]["connections"] == 3 and it[0]["gid"] == it[0]["peer_gid"]' \
 	"$BIN/smc" lgr
 check "smc lgr, of rings" rings_are_shown
+HOLD=--used check "connections that were used and are idle have none" beside 3 within 10 has_no_rings
 HEAD="LG-ID    VLAN  #Conns  PNET-ID"
 check "smcd linkgroup" beside 3 prints "$HEAD" "$GROUP    0       3" -- called_as smcd linkgroup
 check "smcd linkgroup, by its id" beside 3 prints "$HEAD" "$GROUP    0       3" -- called_as smcd linkgroup show $GROUP
@@ -239,8 +237,7 @@ check "both kinds of groups" beside 1 json \
 check "with numbers of their own" beside 1 json 'len({g["id"] for g in it}) == len(it) == 3' "$BIN/smc" lgr
 check "smc link has links of SMC-R alone" beside 1 hides $GROUP "$BIN/smc" link
 
-kill $SERVER
-wait $SERVER 2>/dev/null
+stop_servers
 down_netns
 check "module unloads" within 20 unload_smc
 finish

@@ -38,7 +38,7 @@ check "IPPROTO_SMC" smctest --family ipproto --expect smc integrity --mib 1
 check "a TCP client of an SMC server" smctest --family tcp --server-family smc integrity --mib 1
 check "an SMC client of a TCP server" smctest --server-family tcp --expect tcp integrity --mib 1
 suite "clients of TCP and SMC" smctest mixed
-check "round trips" smctest --expect smc pingpong --count 200
+check "round trips" smctest --expect smc pingpong --count 5000
 
 down_netns
 require "the namespaces go" within 20 no_devices

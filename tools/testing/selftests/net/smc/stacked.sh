@@ -112,9 +112,9 @@ show() {
 declare -f field show >/tmp/show
 echo show >>/tmp/show
 
-# fallbacks: how many connections of the client went over TCP, and why.
+# fallbacks [END ROLE]: how many connections of the client, or of that end, went over TCP, and why.
 fallbacks() {
-	in_ns a "$BIN/smc" stats | grep '^[0-9]* *client .*(0x[0-9a-f]*)$'
+	in_ns "${1:-a}" "$BIN/smc" stats | grep "^[0-9]* *${2:-client} .*(0x[0-9a-f]*)\$"
 }
 
 # asked NAME ADDRESS: connects to the address, and notes what carries the connection. The C module waits at most two
@@ -133,6 +133,7 @@ asked() {
 ask() {
 	local to=$ANSWERS/$1.$MODULE
 	fallbacks >/tmp/before
+	fallbacks b server >/tmp/before.server
 	"$BIN/smctest" --client-netns=a --server-netns=b --addr="$2" hold --seconds 0 --then "bash /tmp/show" \
 		>"$to.log" 2>&1
 	local code=$?
@@ -140,7 +141,8 @@ ask() {
 		grep -E '^(group|link): ' "$to.log"
 		fallbacks | grep -vxFf /tmp/before | sed 's/^[0-9]* */fallback: /'
 	} >"$to"
-	sed "s/^/# $MODULE, $1: /" "$to"
+	fallbacks b server | grep -vxFf /tmp/before.server >"$to.server"
+	sed "s/^/# $MODULE, $1: /" "$to" "$to.server"
 	return $code
 }
 
@@ -196,6 +198,15 @@ without_order() {
 	sed -E 's/^(fallback: [a-z]+) .*\((0x02010000|0x05000000)\)$/\1  no link, or so says the peer/' "$1"
 }
 
+# gave_up NAME: with our module one end was the first to have no link in time (TIMEOUT_CL), and told the other one
+# (PEERDECL), unless that was no later.
+gave_up() {
+	local reasons
+	reasons=$(sed -n 's/.*(\(0x[0-9a-f]*\))$/\1/p' "$ANSWERS/$1.ours" "$ANSWERS/$1.ours.server" | sort | xargs)
+	echo "# $1: $reasons"
+	case $reasons in "0x02010000 0x05000000" | "0x02010000 0x02010000") ;; *) return 1 ;; esac
+}
+
 # uses NAME DEVICE...: the connection used these, or none; with both modules.
 uses() {
 	ours_uses "$@" && same "$1"
@@ -230,7 +241,9 @@ check "and the next connection" groups_are vlan_again 5 "" ""
 check "another VLAN has another group" groups_are other_vlan 6 "" ""
 # Soft RoCE does not hear what comes by these.
 check "a bridge" same bridge
+check "one end gives it up, and tells the other" gave_up bridge
 check "a bond" same bond
+check "here, too" gave_up bond
 check "soft RoCE on a bridge itself" ours_uses soft rxe_on_plain_a rxe_on_plain_b
 check "a bridge over a VLAN" uses bridge_over_vlan
 check "the lowest device is named: VLAN" groups_are named_base 8 NETA NETB

@@ -25,7 +25,8 @@ fields() {
 
 fallback_told() {
 	traced smctest --family ipproto --server-family tcp --expect tcp integrity --mib 1 &&
-		told ' smc_switch_to_fallback sk=[0-9a-f]* clcsk=[0-9a-f]* net=[0-9]* fallback_rsn=50397184 ('
+		told ' smc_switch_to_fallback sk=[0-9a-f]* clcsk=[0-9a-f]* net=[0-9]* fallback_rsn=50397184 (' &&
+		! grep ' sk=\([0-9a-f]*\) clcsk=\1 ' "$TRACE"
 }
 
 wire_down() {

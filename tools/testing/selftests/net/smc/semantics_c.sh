@@ -1,0 +1,18 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 300
+# cpus: 1
+# What the tables of semantics.sh say of the C module is what it answers.
+
+MODULE=c
+. "${LIB:=${0%/*}/lib.sh}"
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "network" up_netns
+require "soft RoCE" up_rxe
+require "enterprise ID" common_eid
+suite "SMC" smctest --expect smc semantics --module c
+check "module unloads" within 30 unload_smc
+finish

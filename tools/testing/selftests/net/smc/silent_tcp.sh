@@ -1,0 +1,86 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 300
+# TCP packets of established connections stop, and RDMA or shared memory does not: data go on, and what is closed goes
+# soon. endings.sh has keepalive on such a connection.
+
+. "${LIB:=${0%/*}/lib.sh}"
+
+PORT=7040
+MIB=32
+
+# silence: TCP packets of connections to the port do not come any more, to either end.
+silence() {
+	each_end nft "add table inet silent; \
+		add chain inet silent in { type filter hook input priority 0; }; \
+		add rule inet silent in tcp dport $PORT drop; \
+		add rule inet silent in tcp sport $PORT drop"
+}
+
+speech() {
+	each_end nft delete table inet silent
+}
+
+sent_since() {
+	[ $(($(rdma_bytes a) - $1)) -ge $(($2 << 20)) ]
+}
+
+# goes_on: most of a transfer is made while TCP is silent, as the counter of the RDMA device shows.
+goes_on() {
+	local transfer before code
+	before=$(rdma_bytes a)
+	smctest --expect smc --port "$PORT" integrity --mib "$MIB" &
+	transfer=$!
+	within 20 sent_since "$before" 1 && silence
+	before=$(rdma_bytes a)
+	wait "$transfer"
+	code=$?
+	[ $code = 0 ] && sent_since "$before" $((MIB / 4))
+}
+
+# used PATH: connections that were used before TCP is silent are used afterwards.
+used() {
+	local holder
+	rm -f /tmp/held /tmp/done
+	smctest --expect "$1" --port "$PORT" hold --connections 8 --used --seconds 1 \
+		--then "touch /tmp/held; until [ -e /tmp/done ]; do sleep 0.2; done" &
+	holder=$!
+	within 20 test -e /tmp/held && silence
+	touch /tmp/done
+	wait "$holder"
+}
+
+no_sockets() {
+	[ "$("$BIN/smc" ss --json)" = "[]" ]
+}
+
+# tcp_waits: TCP of both ends has closed, and waits for an answer.
+tcp_waits() {
+	each_end sh -c "ss -Htn state fin-wait-1 '( sport = :$PORT or dport = :$PORT )' | grep ."
+}
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "network" up_netns
+require "soft RoCE" up_rxe
+require "groups end soon" set_sysctl smcr_lgr_idle_time 1
+
+check "RDMA: data go on" goes_on
+check "RDMA: no connection is left" within 5 no_sockets
+check "RDMA: no group is left" within 10 no_groups
+check "RDMA: TCP still has no answer" tcp_waits
+check "RDMA: TCP speaks again" speech
+check "RDMA: 8 connections are used" used smc
+check "RDMA: none of them is left" within 5 no_sockets
+check "RDMA: nor their group" within 10 no_groups
+check "RDMA: TCP speaks once more" speech
+
+require "shared memory is allowed" same_host on
+check "shared memory: 8 connections are used" used smcd
+check "shared memory: none of them is left" within 5 no_sockets
+check "shared memory: TCP has no answer" tcp_waits
+
+down_netns
+check "module unloads" within 20 unload_smc
+finish
