@@ -1,0 +1,96 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 500
+# roce: limits
+# Asynchronous events of RDMA devices: queue pairs and devices that fail, ports and tables that are said to have changed
+# and have not, and the removal of a device right behind each of them. Connections transfer both ways meanwhile.
+
+RXE_KO=$ROCE_LIMITS_RXE_KO
+. "${LIB:=${0%/*}/lib.sh}"
+. "${LIB%/*}/failover.bash"
+
+# Of `enum ib_event_type`.
+QP_FATAL=1
+DEVICE_FATAL=8
+declare -A UNFOUNDED=([9]="port active" [10]="port error" [11]="LID change" [12]="P_Key change" [13]="SM change"
+	[17]="client reregister" [18]="GID change")
+
+# raise DEVICE NAMESPACE EVENT: the RDMA device on that device reports it, of its first port.
+raise() {
+	in_place "$2" sh -c "echo $1 $3 1 >/sys/module/rdma_rxe/parameters/raise"
+}
+
+# raise_and_del DEVICE NAMESPACE EVENT: and goes at once.
+raise_and_del() {
+	raise "$1" "$2" "$3" && device_del "$1" "$2"
+}
+
+# renew DEVICE NAMESPACE: as the driver of a device that has failed does once that is reset.
+renew() {
+	device_del "$1" "$2" && device_add "$1" "$2"
+}
+
+export -f raise raise_and_del renew
+
+DEVICES=("wire_a a" "wire2_b b" "wire_b b" "wire2_a a")
+
+# losses NAME NUMBER: as OPTIONS say.
+losses() {
+	check "$1" smctest --expect smc failover --connections 8 --losses "$2" "${LINKED[@]}" "${OPTIONS[@]}"
+}
+
+# links: group, link, state and device of each.
+links() {
+	"$BIN/smc" link | awk '{ print $1, $2, $3, $5 }'
+}
+
+# nothing_happens EVENT: all devices report it, again and again, while data go: the links stay what they are.
+nothing_happens() {
+	local before device transfer
+	before=$(links)
+	smctest --expect smc integrity --mib "$(scale 8 200)" &
+	transfer=$!
+	while kill -0 $transfer 2>/dev/null; do
+		for device in "${DEVICES[@]}"; do
+			# The device and the namespace are words.
+			# shellcheck disable=SC2086
+			raise $device "$1" || return
+		done
+		sleep 0.1
+	done
+	wait $transfer && [ "$(links)" = "$before" ]
+}
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "two devices each" up_two_each
+
+OPTIONS=()
+for device in "${DEVICES[@]}"; do
+	OPTIONS+=(--lose "raise $device $QP_FATAL" --restore true)
+done
+losses "queue pairs fail" "$(scale 8 200)"
+
+OPTIONS=()
+for device in "${DEVICES[@]}"; do
+	OPTIONS+=(--lose "raise $device $DEVICE_FATAL" --restore "renew $device")
+done
+losses "devices fail" "$(scale 8 200)"
+
+for event in "${!UNFOUNDED[@]}"; do
+	check "${UNFOUNDED[$event]}, and nothing is" beside 4 nothing_happens "$event"
+done
+
+OPTIONS=()
+i=0
+for event in $QP_FATAL $DEVICE_FATAL "${!UNFOUNDED[@]}"; do
+	device=${DEVICES[i++ % 4]}
+	OPTIONS+=(--lose "raise_and_del $device $event" --restore "device_add $device")
+done
+losses "a device goes right behind each event" "$(scale 9 180)"
+
+check "the devices go" eval 'device_del wire_a a && device_del wire2_a a && device_del wire_b b && device_del wire2_b b'
+check "no link group is left" within 20 no_groups
+check "module unloads" within 20 unload_smc
+finish
