@@ -457,8 +457,17 @@ ok() {
 
 not_ok() {
 	count_test
+	[ "$FAILED" != 0 ] || show_rdma
 	FAILED=$((FAILED + 1))
 	echo "not ok $TESTS $*"
+}
+
+# show_rdma: the links, and what the devices of soft RoCE counted, as remarks: when the first test of a script fails.
+show_rdma() {
+	[ "$MODULE" != ours ] || timeout 5 "$BIN/smc" link 2>/dev/null | sed 's/^/# /'
+	grep -H '' /sys/class/infiniband/rxe_*/ports/1/hw_counters/* 2>/dev/null |
+		sed 's/.*infiniband.\(rxe_[^/]*\).*counters.\([^/]*\):/\1 \2 /' |
+		awk '$3 != 0 && $2 != "lifespan" { all[$1] = all[$1] " " $2 " " $3 } END { for (d in all) print "# " d ":" all[d] }'
 }
 
 skip() {
