@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Test suites of other projects that no package of this release installs ready to run: fetched and built when the first
-//! script asks for one (`# tests: NAME`).
+//! Test suites of other projects that no package of this release installs ready to run: fetched and built when the
+//! first script asks for one (`# tests: NAME`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
