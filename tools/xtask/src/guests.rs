@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure, Context, Result};
@@ -323,9 +324,18 @@ impl<'a> ScriptRun<'a> {
                     a.fate = Some(Fate::Survivor(&power));
                     b.fate = Some(Fate::Victim(&power));
                 }
+                let ended = AtomicU32::new(0);
+                let run = |guest: &Guest<'_>| {
+                    let outcome = vm::run(dirs, guest);
+                    ended.fetch_add(1, Ordering::Relaxed);
+                    if let Some(wire) = &guest.wire {
+                        wire.drain(|| ended.load(Ordering::Relaxed) < 2)?;
+                    }
+                    outcome
+                };
                 let (a, b) = std::thread::scope(|s| {
-                    let other = s.spawn(|| vm::run(dirs, &b));
-                    (vm::run(dirs, &a), other.join())
+                    let other = s.spawn(|| run(&b));
+                    (run(&a), other.join())
                 });
                 let b = b.map_err(|_| anyhow::anyhow!("the second guest's watcher failed"))?;
                 Ok(vec![a?, b?])

@@ -11,8 +11,11 @@ mod scan;
 mod uml;
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::net::UdpSocket;
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
@@ -53,28 +56,61 @@ pub(crate) struct Guest<'a> {
     pub(crate) echo: bool,
 }
 
-/// One end of a network link between two guests: a pair of UDP ports of this machine.
-#[derive(Clone, Copy)]
-pub(crate) struct Wire {
-    here: u16,
-    there: u16,
-    /// Largest packet, in bytes.
-    mtu: u16,
+/// One end of a network link between two guests.
+pub(crate) enum Wire {
+    /// Of which one may be QEMU's: a pair of UDP ports of this machine. Packets get lost while a guest gets no
+    /// processor to receive them.
+    Udp { here: u16, there: u16 },
+    /// Of User-Mode Linux: a socket that is connected to the one of the other guest, and loses nothing.
+    Socket(UnixDatagram),
 }
 
 impl Wire {
     /// Returns both ends of a new link, which one of QEMU's guests may be at.
     pub(crate) fn pair(has_qemu: bool) -> Result<(Self, Self)> {
+        if !has_qemu {
+            let (a, b) = UnixDatagram::pair().context("no socket pair")?;
+            for end in [&a, &b] {
+                end.set_nonblocking(true)?;
+            }
+            return Ok((Self::Socket(a), Self::Socket(b)));
+        }
         // Both sockets stay open until both ports are known, so that these differ.
         let a = UdpSocket::bind("127.0.0.1:0").context("no free UDP port")?;
         let b = UdpSocket::bind("127.0.0.1:0").context("no free UDP port")?;
         let (a, b) = (a.local_addr()?.port(), b.local_addr()?.port());
-        // QEMU has buffers of 2 KiB for what it receives.
-        let mtu = if has_qemu { 1500 } else { 9000 };
-        let end = |here, there| Self { here, there, mtu };
+        let end = |here, there| Self::Udp { here, there };
         Ok((end(a, b), end(b, a)))
     }
+
+    /// Takes what comes for a guest that has ended, as a wire does, while `is_needed`.
+    pub(crate) fn drain(&self, is_needed: impl Fn() -> bool) -> Result<()> {
+        let Self::Socket(socket) = self else {
+            return Ok(());
+        };
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(DRAIN_LOOK))?;
+        while is_needed() {
+            match socket.recv(&mut []) {
+                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the largest packet, in bytes.
+    fn mtu(&self) -> u16 {
+        match self {
+            // QEMU has buffers of 2 KiB for what it receives.
+            Self::Udp { .. } => 1500,
+            Self::Socket(_) => 9000,
+        }
+    }
 }
+
+/// How often [`Wire::drain`] looks whether it is needed.
+const DRAIN_LOOK: Duration = Duration::from_millis(100);
 
 /// Whether a guest was killed by the other one of its pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +189,8 @@ pub(crate) fn interact(dirs: &Dirs, guest: &Guest<'_>) -> Result<()> {
 /// The command that starts a guest.
 struct Machine {
     cmd: std::process::Command,
+    /// The guest's standard input; there is none without it.
+    stdin: Option<Stdio>,
     /// Where the kernel writes its log, if not to the same place as the script.
     kernel_log: Option<PathBuf>,
     /// The processor that is the guest's own, if one is.

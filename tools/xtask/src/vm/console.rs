@@ -30,7 +30,7 @@ pub(super) fn run(dirs: &Dirs, guest: &Guest<'_>, mut machine: Machine) -> Resul
     let start = Instant::now();
     let own = guest.fate.and_then(Fate::own);
     let cmd = &mut machine.cmd;
-    cmd.stdin(Stdio::null())
+    cmd.stdin(machine.stdin.take().unwrap_or_else(Stdio::null))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut running = Group::start(cmd)?;

@@ -5,9 +5,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 
-use super::{Guest, Machine};
+use super::{Guest, Machine, Wire};
 use crate::dirs::Dirs;
 
 pub(super) fn machine(
@@ -51,16 +51,18 @@ pub(super) fn machine(
     if let Some(stock) = &guest.kernel.stock {
         cmd.arg("-initrd").arg(&stock.initrd);
     }
-    if let Some(wire) = guest.wire {
+    if let Some(wire) = &guest.wire {
+        let Wire::Udp { here, there } = wire else {
+            bail!("a wire of User-Mode Linux");
+        };
         // As the device of User-Mode Linux, which needs these session numbers.
         cmd.arg("-netdev").arg(format!(
-            "l2tpv3,id=wire,src=127.0.0.1,dst=127.0.0.1,udp=on,srcport={},dstport={},rxsession=5,txsession=5",
-            wire.here, wire.there
+            "l2tpv3,id=wire,src=127.0.0.1,dst=127.0.0.1,udp=on,srcport={here},dstport={there},rxsession=5,txsession=5"
         ));
-        let mac = 1 + u32::from(wire.here < wire.there);
+        let mac = 1 + u32::from(here < there);
+        let mtu = wire.mtu();
         cmd.arg("-device").arg(format!(
-            "virtio-net-pci,netdev=wire,host_mtu={},mac=52:54:00:00:00:{mac:02x}",
-            wire.mtu
+            "virtio-net-pci,netdev=wire,host_mtu={mtu},mac=52:54:00:00:00:{mac:02x}"
         ));
     }
     share(&mut cmd, "host", Path::new("/"), true);
@@ -81,6 +83,7 @@ pub(super) fn machine(
     ));
     Ok(Machine {
         cmd,
+        stdin: None,
         kernel_log: Some(kernel_log),
         _pin: None,
     })

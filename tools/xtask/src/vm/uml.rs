@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A User-Mode Linux guest: the kernel is a normal process.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
 
 use super::pin::Pin;
-use super::{Guest, Machine};
+use super::{Guest, Machine, Wire};
 use crate::kernel::Flavour;
 
 pub(super) fn machine(
@@ -46,16 +47,27 @@ pub(super) fn machine(
     }
     cmd.arg(format!("uml_dir={}/", run.display()))
         .arg("umid=uml");
-    if let Some(wire) = guest.wire {
-        // Without the session numbers the device cannot be opened, and the guest fails.
-        cmd.arg(format!(
-            "vec0:transport=l2tpv3,udp=1,v6=0,src=127.0.0.1,dst=127.0.0.1,srcport={},dstport={},\
-             tx_session=0x5,rx_session=0x5,depth=64,mtu={}",
-            wire.here, wire.there, wire.mtu
-        ));
+    let mut stdin = None;
+    if let Some(wire) = &guest.wire {
+        let transport = match wire {
+            // Without the session numbers the device cannot be opened, and the guest fails.
+            Wire::Udp { here, there } => format!(
+                "l2tpv3,udp=1,v6=0,src=127.0.0.1,dst=127.0.0.1,srcport={here},dstport={there},\
+                 tx_session=0x5,rx_session=0x5"
+            ),
+            // A descriptor that survives each program up to the kernel, and which the device does not close when it
+            // goes down.
+            Wire::Socket(socket) => {
+                stdin = Some(OwnedFd::from(socket.try_clone()?).into());
+                "fd,fd=0".to_owned()
+            }
+        };
+        let mtu = wire.mtu();
+        cmd.arg(format!("vec0:transport={transport},depth=64,mtu={mtu}"));
     }
     Ok(Machine {
         cmd,
+        stdin,
         kernel_log: None,
         _pin: pin,
     })
