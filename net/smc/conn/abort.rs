@@ -12,6 +12,7 @@ use kernel_ext::{
         Global,
         Published, //
     },
+    net::TcpSocket,
     prelude::*,
     ratelimit,
     workqueue::OwnedWorkqueue, //
@@ -27,7 +28,10 @@ use smc_proto::{
     }, //
 };
 
-use super::Conn;
+use super::{
+    Conn,
+    ConnInner, //
+};
 use crate::clock::now;
 
 /// How long the first message over RDMA may be behind the end of TCP: longer than soft RoCE takes to repeat it.
@@ -170,14 +174,22 @@ impl Conn {
     }
 }
 
+impl ConnInner {
+    /// Returns the TCP connection of one that was aborted, to be reset: where the link has failed at this end only, the
+    /// peer hears of the abort by nothing else. The application may close the socket before the work runs, and does so
+    /// itself then. Nobody is told of the abort of an orphan.
+    pub(super) fn tcp_to_reset(&self) -> Option<Arc<TcpSocket>> {
+        let owner = self.owner.as_ref().filter(|_| self.stream.is_killed());
+        owner.map(|owner| owner.tcp.clone())
+    }
+}
+
 /// Resetting TCP may sleep.
 impl WorkItem for Conn {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let inner = this.inner.lock();
-        let tcp = inner.owner.as_ref().map(|owner| owner.tcp.clone());
-        drop(inner);
+        let tcp = this.inner.lock().tcp_to_reset();
         if let Some(tcp) = tcp {
             tcp.abort(ECONNABORTED);
         }

@@ -52,12 +52,17 @@ impl Conn {
             self.flush(sk, timeout);
         }
         let fin_timeout = Duration::from_nanos(sk.fin_timeout());
+        let mut unreset = None;
         let fx = self.with(|inner| {
+            unreset = inner.tcp_to_reset();
             if linger == Some(0) {
                 inner.stream.reset();
             }
             inner.stream.close(true)
         });
+        if let Some(tcp) = unreset {
+            tcp.abort(ECONNABORTED);
+        }
         self.detach_sock();
         self.conclude(sk, &fx);
         self.make_orphan(fin_timeout);

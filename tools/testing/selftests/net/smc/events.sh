@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 500
+# cpus: 1
 # roce: limits
 # Asynchronous events of RDMA devices: queue pairs and devices that fail, ports and tables that are said to have changed
 # and have not, and the removal of a device right behind each of them. Connections transfer both ways meanwhile.
@@ -62,6 +63,51 @@ nothing_happens() {
 	wait $transfer && [ "$(links)" = "$before" ]
 }
 
+# reader NAMESPACE listen|connect: one end of a connection, which waits for data, and says in /tmp/NAMESPACE what it got.
+# It goes at once then.
+reader() {
+	in_ns "$1" timeout 20 chrt -f 10 python3 - "$2" "$IP_B" >"/tmp/$1" <<-'END'
+		import errno, socket, sys
+		end = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+		if sys.argv[1] == "listen":
+		    end.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+		    end.bind((sys.argv[2], 7030))
+		    end.listen()
+		    end = end.accept()[0]
+		else:
+		    end.connect((sys.argv[2], 7030))
+		print("connected", flush=True)
+		try:
+		    print("data" if end.recv(1) else "end", flush=True)
+		except OSError as error:
+		    print(errno.errorcode[error.errno], flush=True)
+	END
+}
+
+# are_smc: both ends of that.
+are_smc() {
+	in_ns a "$BIN/smc" ss | sed 's/^/# /'
+	[ "$(each_end "$BIN/smc" ss | grep -c ':7030.*SMC-R')" = 2 ]
+}
+
+# both_hear DEVICE NAMESPACE: the only link fails at that end. The other one, whose queue pair is well, is told by TCP.
+both_hear() {
+	local readers=()
+	within 20 smctest --expect smc path || return
+	reader b listen &
+	readers+=($!)
+	await_port b 7030 || return
+	reader a connect &
+	readers+=($!)
+	within 10 grep -q connected /tmp/a && within 10 grep -q connected /tmp/b && are_smc || return
+	raise "$1" "$2" $QP_FATAL
+	within 5 grep -q ECONN /tmp/a && within 5 grep -q ECONN /tmp/b
+	local code=$?
+	tail -n +2 /tmp/a /tmp/b | xargs echo "#"
+	wait "${readers[@]}"
+	return $code
+}
+
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "two devices each" up_two_each
@@ -90,7 +136,11 @@ for event in $QP_FATAL $DEVICE_FATAL "${!UNFOUNDED[@]}"; do
 done
 losses "a device goes right behind each event" "$(scale 9 180)"
 
-check "the devices go" eval 'device_del wire_a a && device_del wire2_a a && device_del wire_b b && device_del wire2_b b'
+require "one device each" eval 'device_del wire2_a a && device_del wire2_b b'
+require "and no link on another" links_on "rxe_wire_a rxe_wire_b"
+check "a queue pair of the client fails: both ends are told" both_hear wire_a a
+check "a queue pair of the server fails: both ends are told" both_hear wire_b b
+check "the devices go" eval 'device_del wire_a a && device_del wire_b b'
 check "no link group is left" within 20 no_groups
 check "module unloads" within 20 unload_smc
 finish
