@@ -164,6 +164,9 @@ pub(super) const ROWS: &[Row] = &[
             client.shutdown(libc::SHUT_WR)?;
             answer![is_prompt, server.recv(&mut [0; 8], 0)]
         },
+    )
+    .c_may_be_wrong(
+        "its TCP socket has the mark, too: a client that sleeps is not woken by the ACCEPT",
     ),
     Row::same(
         "a low-water mark set before the handshake counts for poll",

@@ -90,10 +90,17 @@ smcr_ports() {
 	done
 }
 
+# mend DEVICE NAMESPACE: the port is back, and a link on each port of each end: no loss takes away the last one.
+mend() {
+	link_up "$1" "$2" && within 20 are_on "1 2"
+}
+
+export -f within links_of are_on mend
+
 # each port of the two devices fails in turn under connections that transfer both ways.
 losses() {
 	OPTIONS=()
-	both_ways link_down link_up "wire_a a" "wire2_b b" "wire_b b" "wire2_a a"
+	both_ways link_down mend "wire_a a" "wire2_b b" "wire_b b" "wire2_a a"
 	smctest --deadline 200 --expect smc failover --connections 6 --losses "$(scale 8 200)" "${OPTIONS[@]}"
 }
 
