@@ -63,8 +63,8 @@ nothing_happens() {
 	wait $transfer && [ "$(links)" = "$before" ]
 }
 
-# reader NAMESPACE listen|connect: one end of a connection, which waits for data, and says in /tmp/NAMESPACE what it got.
-# It goes at once then.
+# reader NAMESPACE listen|connect: one end of a connection, which waits for data, says in /tmp/NAMESPACE what it got,
+# and goes at once: before any worker, as it has real-time priority.
 reader() {
 	in_ns "$1" timeout 20 chrt -f 10 python3 - "$2" "$IP_B" >"/tmp/$1" <<-'END'
 		import errno, socket, sys
