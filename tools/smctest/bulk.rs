@@ -17,6 +17,7 @@ use sha2::Digest;
 use sha2::Sha256;
 use smc_user::Socket;
 
+use crate::data;
 use crate::data::Random;
 use crate::data::Stream;
 use crate::job::Bulk;
@@ -130,6 +131,7 @@ impl Bulk {
             }
             stream.fill(&mut expected[..got]);
             if let Some(wrong) = (0..got).find(|i| buffer[*i] != expected[*i]) {
+                data::note_wrong();
                 bail!("wrong byte at {}, in a read of {got}", at + wrong as u64);
             }
             digest.update(&buffer[..got]);
@@ -141,6 +143,7 @@ impl Bulk {
             .read_exact(&mut theirs)
             .context("receive of the digest")?;
         if digest.finalize()[..] != theirs {
+            data::note_wrong();
             bail!("the digests differ");
         }
         Ok(())

@@ -28,6 +28,10 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 1000)]
     count: u32,
 
+    /// The fewest connections a second that pass
+    #[arg(long)]
+    least: Option<f64>,
+
     /// Be one of the processes
     #[arg(long, hide = true)]
     worker: bool,
@@ -38,7 +42,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     if arguments.worker {
         return work(context, arguments.count);
     }
-    let _server = Server::start(context, Mode::Pool(arguments.processes))?;
+    let server = Server::start(context, Mode::Pool(arguments.processes))?;
     let share = arguments.count.div_ceil(arguments.processes.max(1));
     let start = |_| {
         Command::new(env::current_exe()?)
@@ -57,12 +61,20 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let seconds = started.elapsed().as_secs_f64();
     ensure!(failed == 0, "{failed} processes failed");
 
-    let count = share * arguments.processes;
-    println!(
-        "connrate: {} processes, {count} connections: {:.0} a second",
-        arguments.processes,
-        f64::from(count) / seconds,
+    let at_server = server.as_ref().map_or(0, Server::failures);
+    ensure!(
+        at_server == 0,
+        "{at_server} connections failed at the server"
     );
+
+    let count = share * arguments.processes;
+    let rate = f64::from(count) / seconds;
+    println!(
+        "connrate: {} processes, {count} connections: {rate:.0} a second",
+        arguments.processes,
+    );
+    let least = arguments.least.unwrap_or_default();
+    ensure!(rate >= least, "less than {least} a second");
     Ok(())
 }
 

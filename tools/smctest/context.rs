@@ -21,7 +21,7 @@ use smc_user::Socket;
 use crate::family::Family;
 use crate::netns;
 
-/// The path (SMC or TCP) that a test requires.
+/// How long a call may take.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Attempts to connect after ECONNREFUSED, until the first one succeeds: the server may still be starting.
@@ -190,10 +190,35 @@ impl Context {
             format!("--deadline={}", self.deadline),
             "--remote".to_string(),
         ];
+        let expect = self.expect.to_possible_value();
+        options.extend(expect.map(|expect| format!("--expect={}", expect.get_name())));
         options.extend(self.tos.map(|tos| format!("--tos={tos}")));
         if let Some(name) = &self.client_netns {
             options.push(format!("--client-netns={name}"));
         }
         options
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        context: Context,
+    }
+
+    #[test]
+    fn a_child_expects_what_its_parent_does() {
+        for expect in Expected::value_variants() {
+            let name = expect.to_possible_value().unwrap();
+            let line = Line::parse_from(["parent", "--expect", name.get_name()]);
+            let child = std::iter::once("child".to_owned()).chain(line.context.to_options());
+            assert_eq!(Line::parse_from(child).context.expect, *expect);
+        }
     }
 }
