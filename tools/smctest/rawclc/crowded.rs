@@ -3,6 +3,7 @@
 //! `smctest crowded`: silent peers occupy all handshakes of a namespace's listeners. Other
 //! connections of that namespace must not be affected.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::thread;
@@ -53,7 +54,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     netns::enter(context.client_netns.as_deref())?;
     let peer = Peer::new(context, &arguments.place)?;
-    let mut ktap = Ktap::start(5);
+    let mut ktap = Ktap::start(7);
     silent_crowd(&peer, &mut ktap)?;
     ensure!(ktap.finish() == 0, "some failed");
     Ok(())
@@ -76,7 +77,13 @@ fn silent_crowd(peer: &Peer<'_>, ktap: &mut Ktap) -> Result<()> {
     let wire = peer.wire()?;
     let mut silent = silent_peers(peer, &wire, listeners.iter().flatten())?;
     let waiting = waiting_client(peer)?;
-    let limiting = listener(peer, limit_handshakes, 8)?;
+    let limiting = [
+        ("limits handshakes", limited_by_option(peer)?),
+        (
+            "was made where handshakes are limited",
+            limited_by_sysctl(peer)?,
+        ),
+    ];
     let connects = || {
         netns::inside(context.server_netns.as_deref(), || {
             let socket = fresh(peer)?;
@@ -108,10 +115,12 @@ fn silent_crowd(peer: &Peer<'_>, ktap: &mut Ktap) -> Result<()> {
     };
     ktap.result("a connection of its own", text(connects()));
     ktap.result("the end of a TCP connection", text(hears_of_tcp()));
-    ktap.result(
-        "a listener that limits handshakes takes a connection at once, over TCP",
-        text(limited(peer, &limiting)),
-    );
+    for (which, listener) in &limiting {
+        ktap.result(
+            format!("a listener that {which} takes a connection at once, over TCP"),
+            text(limited(peer, listener)),
+        );
+    }
     let still = match poll_fd(&waiting, libc::POLLOUT, Duration::ZERO)? {
         0 => Ok(()),
         _ => Err("one did".into()),
@@ -120,15 +129,30 @@ fn silent_crowd(peer: &Peer<'_>, ktap: &mut Ktap) -> Result<()> {
     for tcp in &mut silent {
         tcp.reset()?;
     }
-    ktap.result(
-        "and over SMC once there is room",
-        text(unlimited(peer, &limiting)),
-    );
+    for (which, listener) in &limiting {
+        ktap.result(
+            format!("one that {which} does over SMC once there is room"),
+            text(unlimited(peer, listener)),
+        );
+    }
     Ok(())
 }
 
-fn limit_handshakes(listener: &Socket) -> Result<()> {
-    Ok(listener.set_option_int(SOL_SMC, SMC_LIMIT_HS, 1)?)
+fn limited_by_option(peer: &Peer<'_>) -> Result<Socket> {
+    let limit = |listener: &Socket| Ok(listener.set_option_int(SOL_SMC, SMC_LIMIT_HS, 1)?);
+    listener(peer, limit, 8)
+}
+
+fn limited_by_sysctl(peer: &Peer<'_>) -> Result<Socket> {
+    let set = |value| {
+        netns::inside(peer.context.server_netns.as_deref(), move || {
+            Ok(fs::write("/proc/sys/net/smc/limit_smc_hs", value)?)
+        })
+    };
+    set("1")?;
+    let listener = listener(peer, |_| Ok(()), 8);
+    set("0")?;
+    listener
 }
 
 /// Connects to the listener; returns the path at both ends.
