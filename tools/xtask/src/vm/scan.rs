@@ -59,6 +59,9 @@ const SHORTAGE: &[&str] = &[
 ];
 const TRACE: &str = "Call Trace:";
 
+/// Kernel lines between such a message and its trace: modules, registers, the stack, and those of other processors.
+const TRACE_WITHIN: usize = 40;
+
 /// Finds errors in a log, line by line.
 pub(super) struct Scan {
     /// The timestamp of kernel messages.
@@ -66,8 +69,8 @@ pub(super) struct Scan {
     trouble: RegexSet,
     /// `None` if memory is not expected to be short.
     shortage: Option<RegexSet>,
-    /// Whether the next call trace belongs to a memory shortage.
-    is_short: bool,
+    /// Within how many lines a call trace belongs to a memory shortage.
+    short_for: usize,
     kcsan: Kcsan,
 }
 
@@ -81,7 +84,7 @@ impl Scan {
                 true => Some(RegexSet::new(SHORTAGE)?),
                 false => None,
             },
-            is_short: false,
+            short_for: 0,
             kcsan: Kcsan::new()?,
         })
     }
@@ -107,13 +110,14 @@ impl Scan {
             Line::Ours(gist) => return Some(gist),
         }
         if self.shortage.as_ref().is_some_and(|s| s.is_match(said)) {
-            self.is_short = true;
+            self.short_for = TRACE_WITHIN;
             return None;
         }
-        if self.is_short && said.contains(TRACE) {
-            self.is_short = false;
+        if self.short_for > 0 && said.contains(TRACE) {
+            self.short_for = 0;
             return None;
         }
+        self.short_for = self.short_for.saturating_sub(1);
         self.trouble.is_match(said).then(|| said.to_owned())
     }
 
@@ -167,6 +171,20 @@ mod tests {
             assert_eq!(scan.trouble(trace), None, "{line}");
             assert!(scan.trouble(trace).is_some(), "{line}");
         }
+    }
+
+    #[test]
+    fn a_shortage_does_not_excuse_a_later_trace() {
+        let mut scan = Scan::new(true).unwrap();
+        let failure = "[    1.000000] x: page allocation failure: order:0, mode:0xdc0(GFP_KERNEL)";
+        assert_eq!(scan.trouble(failure), None);
+        for _ in 0..TRACE_WITHIN {
+            assert_eq!(
+                scan.trouble("[    1.000000] smc: adding RDMA device x"),
+                None
+            );
+        }
+        assert!(scan.trouble("[    2.000000] Call Trace:").is_some());
     }
 
     #[test]
