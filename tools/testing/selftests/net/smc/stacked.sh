@@ -29,6 +29,7 @@ up_fabric() {
 		up_vlan wire_a 10 10.9.20.1 && up_vlan wire_b 10 10.9.20.2 &&
 		up_bridge_on port_a 10.9.9.1 && up_bridge_on port_b 10.9.9.2 &&
 		up_bond_on slave_a 10.9.14.1 && up_bond_on slave_b 10.9.14.2 &&
+		up_vlan on_slave_a 3 10.9.21.1 && up_vlan on_slave_b 3 10.9.21.2 &&
 		up_soft_bridge_on plain_a 10.9.15.1 && up_soft_bridge_on plain_b 10.9.15.2 &&
 		up_vlan wire_a 7 10.9.10.1 && up_vlan wire_b 7 10.9.10.2 &&
 		up_bridge_on wire_a.7 10.9.11.1 && up_bridge_on wire_b.7 10.9.11.2
@@ -162,7 +163,8 @@ ask_all() {
 	MODULE=$1
 	load_smc && within 20 ports_up && common_eid && one_link || return
 	asked plain "$IP_B" && asked vlan 10.9.5.2 && asked vlan_again 10.9.5.2 && asked other_vlan 10.9.6.2 || return
-	asked bridge 10.9.9.2 && asked bond 10.9.14.2 && asked bridge_over_vlan 10.9.11.2 && asked soft 10.9.15.2 || return
+	asked bridge 10.9.9.2 && asked bond 10.9.14.2 && asked vlan_on_bond 10.9.21.2 &&
+		asked bridge_over_vlan 10.9.11.2 && asked soft 10.9.15.2 || return
 	ask_named && unnamed && within 20 unload_smc
 }
 
@@ -244,6 +246,8 @@ check "a bridge" same bridge
 check "one end gives it up, and tells the other" gave_up bridge
 check "a bond" same bond
 check "here, too" gave_up bond
+check "a VLAN on a bond" same vlan_on_bond
+check "and here" gave_up vlan_on_bond
 check "soft RoCE on a bridge itself" ours_uses soft rxe_on_plain_a rxe_on_plain_b
 check "a bridge over a VLAN" uses bridge_over_vlan
 check "the lowest device is named: VLAN" groups_are named_base 8 NETA NETB

@@ -59,6 +59,11 @@ check "connections in a row" smctest --expect smc connrate --processes 2 --count
 # With KASAN, about 210.
 check "idle connections" smctest --expect smc idle --connections 300 --most 320
 check "data is whole after all that" smctest --deadline "$(scale 400 4000)" --expect smc integrity --mib "$(scale 256 2560)"
+require "small rings" eval 'set_sysctl wmem 16384 && set_sysctl rmem 16384'
+check "sequence numbers of CDC messages wrap" smctest --expect smc pingpong --count 70000
+# Cursors count 65,536 of them, for which a daily run has no time.
+check "rings are filled again and again" \
+	smctest --deadline "$(scale 400 4000)" --expect smc integrity --mib "$(scale 32 1200)"
 check "no RMBE came with data of another connection" sh -c '! dmesg | grep "smc: an RMBE holds data"'
 check "module unloads" within 20 unload_smc
 finish
