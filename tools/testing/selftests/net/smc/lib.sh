@@ -488,19 +488,6 @@ check_not() {
 	if "$@"; then not_ok "$name ($* should have failed)"; else ok "$name"; fi
 }
 
-# known_c WHY NAME COMMAND...: as check, but the C module is known to fail here.
-known_c() {
-	local why=$1 name=$2
-	shift 2
-	if [ "$MODULE" = ours ]; then
-		check "$name" "$@"
-	elif "$@"; then
-		ok "$name"
-	else
-		ok "$name # XFAIL C module: $why"
-	fi
-}
-
 # todo WHY NAME COMMAND...: as check, but our module cannot do it yet. Once it can, this fails, so that
 # it becomes a check.
 todo() {
