@@ -175,9 +175,9 @@ impl Conn {
 }
 
 impl ConnInner {
-    /// Returns the TCP connection of one that was aborted, to be reset: where the link has failed at this end only, the
-    /// peer hears of the abort by nothing else. The application may close the socket before the work runs, and does so
-    /// itself then. Nobody is told of the abort of an orphan.
+    /// Returns the TCP connection to be reset, if the connection was aborted: where the link has failed at this end
+    /// only, the reset is all that the peer hears of. close(2) resets TCP itself, as it may come before the work runs.
+    /// `None` for an orphan, whose TCP connection is closed already.
     pub(super) fn tcp_to_reset(&self) -> Option<Arc<TcpSocket>> {
         let owner = self.owner.as_ref().filter(|_| self.stream.is_killed());
         owner.map(|owner| owner.tcp.clone())

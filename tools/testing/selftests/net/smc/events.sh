@@ -90,7 +90,8 @@ are_smc() {
 	[ "$(each_end "$BIN/smc" ss | grep -c ':7030.*SMC-R')" = 2 ]
 }
 
-# both_hear DEVICE NAMESPACE: the only link fails at that end. The other one, whose queue pair is well, is told by TCP.
+# both_hear DEVICE NAMESPACE OTHER: the only link fails at that end. The other one, whose queue pair is well, is told by
+# TCP.
 both_hear() {
 	local readers=()
 	within 20 smctest --expect smc path || return
@@ -101,7 +102,7 @@ both_hear() {
 	readers+=($!)
 	within 10 grep -q connected /tmp/a && within 10 grep -q connected /tmp/b && are_smc || return
 	raise "$1" "$2" $QP_FATAL
-	within 5 grep -q ECONN /tmp/a && within 5 grep -q ECONN /tmp/b
+	within 5 grep -qx ECONNABORTED "/tmp/$2" && within 5 grep -qx ECONNRESET "/tmp/$3"
 	local code=$?
 	tail -n +2 /tmp/a /tmp/b | xargs echo "#"
 	wait "${readers[@]}"
@@ -138,8 +139,8 @@ losses "a device goes right behind each event" "$(scale 9 180)"
 
 require "one device each" eval 'device_del wire2_a a && device_del wire2_b b'
 require "and no link on another" links_on "rxe_wire_a rxe_wire_b"
-check "a queue pair of the client fails: both ends are told" both_hear wire_a a
-check "a queue pair of the server fails: both ends are told" both_hear wire_b b
+check "a queue pair of the client fails: both ends are told" both_hear wire_a a b
+check "a queue pair of the server fails: both ends are told" both_hear wire_b b a
 check "the devices go" eval 'device_del wire_a a && device_del wire_b b'
 check "no link group is left" within 20 no_groups
 check "module unloads" within 20 unload_smc
