@@ -11,7 +11,7 @@ mod scan;
 mod uml;
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
+use std::io::ErrorKind::{Interrupted, WouldBlock};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
@@ -92,8 +92,9 @@ impl Wire {
         socket.set_read_timeout(Some(DRAIN_LOOK))?;
         while is_needed() {
             match socket.recv(&mut []) {
-                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error.into()),
-                _ => {}
+                Ok(_) => {}
+                Err(error) if matches!(error.kind(), WouldBlock | Interrupted) => {}
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())
