@@ -2,9 +2,11 @@
 //! Kernel source from Debian: downloaded by apt with verified signatures, without adding a suite to
 //! the system; unpacked once, with the fixes of `tools/kernel/patches`.
 
-use std::fs;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 use anyhow::{bail, Context, Result};
 use sha2::{Digest, Sha256};
@@ -123,8 +125,9 @@ fn version_of(tree: &Path) -> Result<String> {
     ))
 }
 
-/// Updates the patches of a tree: reverts those applied, applies those of the repository. The
-/// modification times of other files are kept, so that a changed patch does not rebuild everything.
+/// Updates the patches of a tree: reverts those applied, applies those of the repository. Files
+/// whose content is the same afterwards keep their modification times, so that a changed patch does
+/// not rebuild everything.
 fn patch(patches: &Path, tree: &Path) -> Result<String> {
     let applied = tree.join(".smc-patches");
     let wanted = sorted(patches);
@@ -133,6 +136,7 @@ fn patch(patches: &Path, tree: &Path) -> Result<String> {
     if digest == self::digest(&before)? {
         return Ok(digest);
     }
+    let files = Touched::by(&before, tree)?;
     for old in before.iter().rev() {
         apply(tree, old, true)?;
         fs::remove_file(old)?;
@@ -142,7 +146,42 @@ fn patch(patches: &Path, tree: &Path) -> Result<String> {
         apply(tree, new, false)?;
         fs::copy(new, applied.join(new.file_name().unwrap_or_default()))?;
     }
+    files.restore_times()?;
     Ok(digest)
+}
+
+/// Files that applied patches have changed, with their content and modification times.
+struct Touched(Vec<(PathBuf, Vec<u8>, SystemTime)>);
+
+impl Touched {
+    /// Reads the files of a tree that these patches change.
+    fn by(patches: &[PathBuf], tree: &Path) -> Result<Self> {
+        let mut names = BTreeSet::new();
+        for patch in patches {
+            let text = fs::read_to_string(patch)?;
+            let files = text.lines().filter_map(|l| l.strip_prefix("+++ b/"));
+            names.extend(files.map(|f| f.split('\t').next().unwrap_or(f).to_owned()));
+        }
+        let read = |name: &String| -> Result<_> {
+            let path = tree.join(name);
+            let time = fs::metadata(&path)?.modified()?;
+            Ok((path.clone(), fs::read(path)?, time))
+        };
+        Ok(Self(names.iter().map(read).collect::<Result<_>>()?))
+    }
+
+    /// Gives files whose content is as before their modification times of then.
+    fn restore_times(&self) -> Result<()> {
+        for (path, content, time) in &self.0 {
+            if fs::read(path)? == *content {
+                File::options()
+                    .write(true)
+                    .open(path)?
+                    .set_modified(*time)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn sorted(dir: &Path) -> Vec<PathBuf> {
@@ -190,6 +229,8 @@ fn apply(tree: &Path, patch: &Path, reverse: bool) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -200,6 +241,40 @@ mod tests {
         }
         assert_eq!(newest(&dir, "7.3").map(|f| f.0).as_deref(), Some("7.3.12"));
         assert_eq!(newest(&dir, "7.4"), None);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_new_patch_touches_its_own_file_only() {
+        let dir = std::env::temp_dir().join(format!("xtask-patch-{}", std::process::id()));
+        let (patches, tree) = (dir.join("patches"), dir.join("tree"));
+        fs::create_dir_all(&patches).unwrap();
+        fs::create_dir_all(&tree).unwrap();
+        let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let time = |name: &str| fs::metadata(tree.join(name)).unwrap().modified().unwrap();
+        let age = |name: &str| {
+            File::options()
+                .write(true)
+                .open(tree.join(name))
+                .unwrap()
+                .set_modified(old)
+                .unwrap()
+        };
+        for name in ["a.c", "b.c"] {
+            fs::write(tree.join(name), "before\n").unwrap();
+            let patch = format!("--- a/{name}\n+++ b/{name}\n@@ -1 +1 @@\n-before\n+after\n");
+            fs::write(patches.join(format!("{name}.patch")), patch).unwrap();
+            age(name);
+        }
+        fs::rename(patches.join("a.c.patch"), dir.join("later")).unwrap();
+        patch(&patches, &tree).unwrap();
+        assert_ne!(time("b.c"), old);
+        age("b.c");
+        fs::rename(dir.join("later"), patches.join("a.c.patch")).unwrap();
+        patch(&patches, &tree).unwrap();
+        assert_ne!(time("a.c"), old);
+        assert_eq!(time("b.c"), old);
+        assert_eq!(fs::read_to_string(tree.join("b.c")).unwrap(), "after\n");
         fs::remove_dir_all(&dir).unwrap();
     }
 }
