@@ -64,6 +64,10 @@ pub(super) const TESTS: &[Test] = &[
         replayed,
     ),
     (
+        "server: connections that end before they are accepted, then the right token",
+        ends_unaccepted,
+    ),
+    (
         "server: the right token from another address",
         other_requester,
     ),
@@ -254,6 +258,18 @@ fn replayed(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
         }
         ensure!(ask(peer, wire, confirm, &token)?, "the token was rejected");
         ensure!(!ask(peer, wire, confirm, &token)?, "it was taken twice");
+        Ok(())
+    })
+}
+
+/// Who opens and closes a connection must not close the kernel's listener by that, as it does in soft iWARP without
+/// `siw-listener-close.patch`.
+fn ends_unaccepted(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    as_server(peer, wire, 0x500b, |confirm, token| {
+        for _ in 0..3 {
+            peer.connect_to_and_close(wire, port_of(confirm))?;
+        }
+        ensure!(ask(peer, wire, confirm, &token)?, "the token was rejected");
         Ok(())
     })
 }

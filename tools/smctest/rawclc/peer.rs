@@ -166,6 +166,11 @@ impl<'a> Peer<'a> {
         RawTcp::connect(wire, self.next_flow(port))
     }
 
+    /// Connects to a port and closes at once ([`RawTcp::connect_and_close`]).
+    pub(super) fn connect_to_and_close(&self, wire: &Socket, port: u16) -> Result<()> {
+        RawTcp::connect_and_close(wire, self.next_flow(port))
+    }
+
     /// Acts as a server. Runs `kernel` in the server's namespace with the address to connect to,
     /// and `peer` with the accepted connection.
     pub(super) fn serve<T: Send>(

@@ -105,6 +105,17 @@ impl<'a> RawTcp<'a> {
         Ok(tcp)
     }
 
+    /// Opens a connection and closes it by the very segment that establishes it, so that no listener has accepted it
+    /// when its FIN arrives.
+    pub(super) fn connect_and_close(wire: &'a Socket, flow: Flow) -> Result<()> {
+        let mut tcp = Self::new(wire, flow);
+        let answer = tcp.ask(&[])?;
+        ensure!(answer.flags & RST == 0, "the kernel refused the connection");
+        tcp.ack = answer.seq.wrapping_add(1);
+        tcp.seq = answer.ack;
+        tcp.close()
+    }
+
     /// Sends a SYN, until it is answered.
     fn ask(&mut self, data: &[u8]) -> Result<Segment> {
         let start = Instant::now();
