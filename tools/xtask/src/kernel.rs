@@ -117,6 +117,15 @@ impl Flavour {
         }
     }
 
+    /// Returns the flavour whose build differs least, if most of it need not be compiled again.
+    fn sibling(self) -> Option<Self> {
+        match self {
+            Self::UmDebug => Some(Self::UmNoSmc),
+            Self::UmNoSmc => Some(Self::UmDebug),
+            _ => None,
+        }
+    }
+
     /// Returns the path of the image, below the build directory.
     fn image(self) -> &'static str {
         match self.is_uml() {
@@ -230,16 +239,18 @@ pub(crate) fn ensure(
     }
     let source = source::ensure(dirs, options.series, options.update)?;
     let wanted = config::RequiredOptions::read(dirs, flavour)?;
-    let dir = dirs
-        .cache
-        .join("kernels")
-        .join(format!("{}-{}", flavour.name(), source.version));
+    let dir_of = |flavour: Flavour| {
+        let name = format!("{}-{}", flavour.name(), source.version);
+        dirs.cache.join("kernels").join(name)
+    };
+    let dir = dir_of(flavour);
     let build = build::Build {
         flavour,
         tools,
         source: &source,
         wanted: &wanted,
         dir: &dir,
+        sibling: flavour.sibling().map(dir_of),
     };
     build.ensure(options)?;
     Ok(Kernel {

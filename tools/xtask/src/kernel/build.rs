@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::config::RequiredOptions;
 use super::source::Source;
 use super::{Flavour, KernelOptions};
-use crate::run::{lock, show};
+use crate::run::{lock, run, show};
 use crate::toolchain::Toolchain;
 
 /// All inputs of a build.
@@ -23,6 +23,8 @@ pub(super) struct Build<'a> {
     pub(super) source: &'a Source,
     pub(super) wanted: &'a RequiredOptions,
     pub(super) dir: &'a Path,
+    /// The build directory of the flavour that differs least.
+    pub(super) sibling: Option<PathBuf>,
 }
 
 impl Build<'_> {
@@ -34,7 +36,7 @@ impl Build<'_> {
         }
         fs::create_dir_all(self.dir)?;
         let _lock = lock(
-            &self.beside("lock"),
+            &beside(self.dir, "lock"),
             &format!("build of {}", self.dir.display()),
         )?;
         if self.is_done(&stamp) {
@@ -45,10 +47,43 @@ impl Build<'_> {
             self.check_image()?;
         } else {
             let _ = fs::remove_file(self.stamp_path());
+            self.begin_as_sibling()?;
             self.configure()?;
             self.make(options.jobs)?;
         }
         fs::write(self.stamp_path(), stamp)?;
+        Ok(())
+    }
+
+    /// Copies a finished build of the sibling into an empty build directory: make then compiles only what depends on
+    /// the options that differ.
+    fn begin_as_sibling(&self) -> Result<()> {
+        let sibling = match &self.sibling {
+            Some(sibling) if !self.dir.join(".config").exists() => sibling,
+            _ => return Ok(()),
+        };
+        let is_built = || sibling.join(super::STAMP).exists();
+        // Whose lock is waited for has a configuration, and does not wait for ours.
+        if !is_built() {
+            return Ok(());
+        }
+        let _lock = lock(
+            &beside(sibling, "lock"),
+            &format!("build of {}", sibling.display()),
+        )?;
+        if !is_built() {
+            return Ok(());
+        }
+        // Under another name first, so that an interrupted copy is not taken for a build.
+        let copy = beside(self.dir, "copy");
+        let _ = fs::remove_dir_all(&copy);
+        run(Command::new("cp")
+            .args(["-a", "--reflink=auto"])
+            .arg(sibling)
+            .arg(&copy))?;
+        fs::remove_file(copy.join(super::STAMP))?;
+        fs::remove_dir_all(self.dir)?;
+        fs::rename(&copy, self.dir)?;
         Ok(())
     }
 
@@ -69,14 +104,6 @@ impl Build<'_> {
 
     fn stamp_path(&self) -> PathBuf {
         self.dir.join(super::STAMP)
-    }
-
-    /// Returns the path of a file next to the build directory.
-    fn beside(&self, ending: &str) -> PathBuf {
-        let mut name = self.dir.as_os_str().to_owned();
-        name.push(".");
-        name.push(ending);
-        PathBuf::from(name)
     }
 
     fn is_done(&self, stamp: &str) -> bool {
@@ -139,7 +166,7 @@ impl Build<'_> {
     }
 
     fn make(&self, jobs: usize) -> Result<()> {
-        let log = self.beside("log");
+        let log = beside(self.dir, "log");
         let what = format!("Linux {} for {}", self.source.version, self.flavour.name());
         eprintln!(
             "{what}: building in {}, log in {}",
@@ -212,6 +239,14 @@ fn progress(what: &str, done: usize, steps: usize, took: Duration) -> String {
         text.push_str(&format!(", at most {} left", minutes(left)));
     }
     text
+}
+
+/// Returns the path of a file next to a build directory.
+fn beside(dir: &Path, ending: &str) -> PathBuf {
+    let mut name = dir.as_os_str().to_owned();
+    name.push(".");
+    name.push(ending);
+    PathBuf::from(name)
 }
 
 fn minutes(time: Duration) -> String {
