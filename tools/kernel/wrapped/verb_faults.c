@@ -9,6 +9,7 @@
  * smc.ko is linked so that it calls these functions in place of the RDMA core's: see `build`.
  */
 #include <linux/dma-mapping.h>
+#include <linux/hash.h>
 #include <linux/module.h>
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
@@ -44,20 +45,71 @@ static unsigned int lost;
 module_param(lost, uint, 0444);
 MODULE_PARM_DESC(lost, "Calls from sites for which the list has no room");
 
+/*
+ * Where the function of smc.ko begins that has a return address, by that address; 0 for other functions. Symbols of a
+ * module are looked up one by one, which takes more than all else here.
+ */
+#define KNOWN_BITS 12
+static struct {
+	unsigned long address, start;
+} known[1 << KNOWN_BITS];
+static DEFINE_SPINLOCK(known_lock);
+
+/* smc.ko registers once, before it calls anything else, and may be another one at the same address than before. */
+static void forget_known(void)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&known_lock, flags);
+	memset(known, 0, sizeof(known));
+	spin_unlock_irqrestore(&known_lock, flags);
+}
+
+static unsigned long look_up(unsigned long address)
+{
+	char name[KSYM_SYMBOL_LEN], *plus;
+	unsigned long offset;
+
+	/* NAME+OFFSET/SIZE [MODULE] */
+	sprint_symbol(name, address);
+	plus = strrchr(name, '+');
+	if (plus && strstr(plus, " [smc]") && sscanf(plus, "+%lx", &offset) == 1)
+		return address - offset;
+	return 0;
+}
+
+static unsigned long start_of(unsigned long address)
+{
+	unsigned int place = hash_long(address, KNOWN_BITS);
+	unsigned long flags, start = 0;
+	bool is_known;
+
+	spin_lock_irqsave(&known_lock, flags);
+	is_known = known[place].address == address;
+	if (is_known)
+		start = known[place].start;
+	spin_unlock_irqrestore(&known_lock, flags);
+	if (is_known)
+		return start;
+	start = look_up(address);
+	spin_lock_irqsave(&known_lock, flags);
+	known[place].address = address;
+	known[place].start = start;
+	spin_unlock_irqrestore(&known_lock, flags);
+	return start;
+}
+
 /* Where the functions of smc.ko that led here begin, innermost first. */
 static unsigned int callers(unsigned long *frames)
 {
-	unsigned long all[MAX_DEPTH], offset;
-	char name[KSYM_SYMBOL_LEN], *plus;
+	unsigned long all[MAX_DEPTH], start;
 	unsigned int nr = 0, i, depth;
 
 	depth = stack_trace_save(all, MAX_DEPTH, 2);
 	for (i = 0; i < depth && nr < MAX_FRAMES; i++) {
-		/* NAME+OFFSET/SIZE [MODULE] */
-		sprint_symbol(name, all[i]);
-		plus = strrchr(name, '+');
-		if (plus && strstr(plus, " [smc]") && sscanf(plus, "+%lx", &offset) == 1)
-			frames[nr++] = all[i] - offset;
+		start = start_of(all[i]);
+		if (start)
+			frames[nr++] = start;
 		else if (nr)
 			break;
 	}
@@ -127,7 +179,14 @@ static int show(struct seq_file *file, void *unused)
 	}								\
 	EXPORT_SYMBOL_GPL(__wrap_##name)
 
-WRAP_INT(ib_register_client, -ENOMEM, (struct ib_client *client), (client));
+int __wrap_ib_register_client(struct ib_client *client);
+int __wrap_ib_register_client(struct ib_client *client)
+{
+	forget_known();
+	return fails("ib_register_client") ? -ENOMEM : ib_register_client(client);
+}
+EXPORT_SYMBOL_GPL(__wrap_ib_register_client);
+
 WRAP_PTR(struct ib_pd *, __ib_alloc_pd, -ENOMEM,
 	 (struct ib_device *dev, unsigned int flags, const char *caller), (dev, flags, caller));
 WRAP_PTR(struct ib_mr *, ib_alloc_mr, -ENOMEM,
