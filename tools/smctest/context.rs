@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 use std::net::Ipv4Addr;
 use std::net::SocketAddr;
+use std::net::SocketAddrV6;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -94,8 +95,15 @@ pub(crate) struct Context {
 
 impl Context {
     /// The server's socket address.
+    ///
+    /// A link-local address is on the interface of the calling thread's namespace that has one.
     pub(crate) fn address(&self) -> SocketAddr {
-        SocketAddr::new(self.addr, self.port)
+        match self.addr {
+            IpAddr::V6(addr) if addr.segments()[0] == 0xfe80 => {
+                SocketAddrV6::new(addr, self.port, 0, netns::link_local().unwrap_or(0)).into()
+            }
+            addr => SocketAddr::new(addr, self.port),
+        }
     }
 
     /// Returns the time limit of the whole test.

@@ -188,6 +188,16 @@ smctest6() {
 	"$BIN/smctest" --client-netns=a --server-netns=b --addr="$IP6_B" "$@"
 }
 
+# link_local: addresses at both ends of the wire that need a scope, which smctest_local uses.
+LINK_LOCAL_B=fe80::2
+link_local() {
+	ip -n a address add fe80::1/64 dev wire_a nodad && ip -n b address add "$LINK_LOCAL_B/64" dev wire_b nodad
+}
+
+smctest_local() {
+	"$BIN/smctest" --client-netns=a --server-netns=b --addr="$LINK_LOCAL_B" "$@"
+}
+
 # with_sysctl END NAME VALUE COMMAND...: the command with a setting of that namespace.
 with_sysctl() {
 	local end=$1 name=$2 value=$3 before code
