@@ -20,7 +20,7 @@ export PATH := $(PATH):$(CACHE)/tools/bin:$(HOME)/.cargo/bin
 xtask := tools/xtask/run
 
 .DEFAULT_GOAL := module
-.PHONY: help module install headers_install tools install-tools install-dkms deb clean setup test test-host vmtest demo apps bench shell fuzz lint check soak mutants kcsan
+.PHONY: help module install headers_install tools install-tools install-dkms deb clean setup test test-host vmtest demo apps bench shell fuzz lint check soak mutants kcsan coverage
 
 help:
 	@echo 'Without privileges, on Debian 12 or 13 (packages are installed with apt):'
@@ -32,6 +32,7 @@ help:
 	@echo '  make apps        nginx, redis, PostgreSQL and more over SMC, and socket tests of CPython and others'
 	@echo '  make bench       figures, against the C module and TCP'
 	@echo '  make kcsan       data races: some of the tests on a kernel with KCSAN (ARGS="name ..." for fewer)'
+	@echo '  make coverage    which lines of the module the lying peer reaches (ARGS="name ..." for other tests)'
 	@echo '  make soak        the tests again and again (ARGS="--minutes 60")'
 	@echo '  make fuzz        random input for the protocol core (ARGS="--seconds 600")'
 	@echo '  make mutants     which test notices each of the faults in tests/mutants (hours)'
@@ -118,7 +119,7 @@ test-host:
 vmtest:
 	@$(xtask) test --guests $(ARGS)
 
-apps bench soak fuzz mutants kcsan:
+apps bench soak fuzz mutants kcsan coverage:
 	@$(xtask) $@ $(ARGS)
 
 check:

@@ -4,8 +4,8 @@
  *
  * Arguments: dir=DIRECTORY for the results, mark=ADDRESS in hex of a kernel function. Each time the guest calls
  * that function, the counts since the last call are written to DIRECTORY/counts.N, with N from 0: a line for each
- * block of code that ran, with its address, its instructions, and how often it ran. A block that was translated
- * more than once has more than one line.
+ * block of code that ran, with its address, its instructions, how often it ran, and the address of its last
+ * instruction. A block that was translated more than once has more than one line.
  */
 #include <inttypes.h>
 #include <stddef.h>
@@ -19,6 +19,7 @@
 #define EXPORT __attribute__((visibility("default")))
 #define NO_REGISTERS 0
 
+struct qemu_plugin_insn;
 struct qemu_plugin_tb;
 
 void qemu_plugin_register_vcpu_tb_trans_cb(uint64_t id, void (*callback)(uint64_t id, struct qemu_plugin_tb *tb));
@@ -26,6 +27,8 @@ void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb, void (*call
 					  int flags, void *data);
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
+struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t number);
+uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
 
 /* The version of the API; QEMU 7.2 has this one. */
 EXPORT int qemu_plugin_version = 1;
@@ -35,6 +38,7 @@ EXPORT int qemu_plugin_version = 1;
 struct block {
 	struct block *next;
 	uint64_t address;
+	uint64_t last;
 	size_t instructions;
 	uint64_t count;
 };
@@ -46,13 +50,14 @@ static const char *dir;
 static uint64_t mark;
 static unsigned int files;
 
-static struct block *new_block(uint64_t address, size_t instructions)
+static struct block *new_block(uint64_t address, uint64_t last, size_t instructions)
 {
 	struct block *block = calloc(1, sizeof(*block));
 
 	if (!block)
 		abort();
 	block->address = address;
+	block->last = last;
 	block->instructions = instructions;
 	block->next = blocks;
 	blocks = block;
@@ -67,7 +72,7 @@ static struct block *user_block(size_t instructions)
 	if (instructions >= 1024)
 		abort();
 	if (!by_length[instructions])
-		by_length[instructions] = new_block(0, instructions);
+		by_length[instructions] = new_block(0, 0, instructions);
 	return by_length[instructions];
 }
 
@@ -75,7 +80,8 @@ static void write_counts(FILE *file)
 {
 	for (struct block *block = blocks; block; block = block->next) {
 		if (block->count)
-			fprintf(file, "%" PRIx64 " %zu %" PRIu64 "\n", block->address, block->instructions, block->count);
+			fprintf(file, "%" PRIx64 " %zu %" PRIu64 " %" PRIx64 "\n", block->address, block->instructions,
+				block->count, block->last);
 		block->count = 0;
 	}
 }
@@ -111,7 +117,13 @@ static void on_translated(uint64_t id, struct qemu_plugin_tb *tb)
 	size_t instructions = qemu_plugin_tb_n_insns(tb);
 	struct block *block;
 
-	block = address >> 63 ? new_block(address, instructions) : user_block(instructions);
+	if (address >> 63) {
+		const struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, instructions - 1);
+
+		block = new_block(address, qemu_plugin_insn_vaddr(last), instructions);
+	} else {
+		block = user_block(instructions);
+	}
 	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_executed, NO_REGISTERS, block);
 	if (address == mark)
 		qemu_plugin_register_vcpu_tb_exec_cb(tb, on_mark, NO_REGISTERS, NULL);

@@ -16,7 +16,7 @@ use crate::module::{self, Verbosity};
 use crate::packages::{self, PackageSet};
 use crate::suite::{self, Choice};
 use crate::toolchain::Toolchain;
-use crate::{groups, host, lint, mutants};
+use crate::{coverage, groups, host, lint, mutants};
 
 /// Builds kernels and the module, boots guests, runs the tests.
 #[derive(Parser)]
@@ -73,6 +73,12 @@ enum Task {
     /// Look for data races: run the guest scripts that name x86_64-kcsan, on that kernel.
     Kcsan {
         /// Only the scripts whose names contain one of these.
+        names: Vec<String>,
+    },
+    /// Show which source lines of the module guest scripts reach: that of the lying peer, if none is named.
+    Coverage {
+        /// Names of scripts, without folder and ending.
+        #[arg(default_value = "hostile")]
         names: Vec<String>,
     },
     /// Run well-known programs and CPython's socket tests over SMC, in guests.
@@ -177,6 +183,7 @@ pub(crate) fn main() -> Result<bool> {
         Task::Bench(args) => measure(&dirs, &args, &options),
         Task::Soak { minutes, names } => soak(&dirs, minutes, names, &options),
         Task::Kcsan { names } => kcsan(&dirs, names, &options),
+        Task::Coverage { names } => coverage(&dirs, &names, &options),
         Task::Apps { names } => apps(&dirs, names, &options),
         Task::Fuzz { seconds, names } => fuzz(&dirs, seconds, &names),
         Task::Mutants { names, again } => {
@@ -446,6 +453,19 @@ fn kcsan(dirs: &Dirs, names: Vec<String>, options: &KernelOptions<'_>) -> Result
         fail_fast: false,
     };
     test(dirs, args, options)
+}
+
+/// Runs scripts in a guest that counts what it executes.
+fn coverage(dirs: &Dirs, names: &[String], options: &KernelOptions<'_>) -> Result<bool> {
+    let (tools, kernel) = ready(dirs, PackageSet::Guests, Flavour::X86Coverage, options)?;
+    let ko = module::build(dirs, &tools, &kernel, Verbosity::Errors)?;
+    host::build_tools(dirs)?;
+    let folder = dirs.repo.join(suite::TESTS);
+    let scripts: Vec<_> = names
+        .iter()
+        .map(|name| folder.join(format!("{name}.sh")))
+        .collect();
+    coverage::run(dirs, &kernel, &ko, &scripts)
 }
 
 /// Runs the tests with unmodified programs.

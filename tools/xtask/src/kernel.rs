@@ -32,6 +32,9 @@ pub(crate) enum Flavour {
     /// The same with KCSAN, without `CONFIG_SMC`; for `make kcsan`.
     #[value(name = "x86_64-kcsan")]
     X86Kcsan,
+    /// The same without a checker, with the C module and with debug information; for `make coverage`.
+    #[value(name = "x86_64-coverage")]
+    X86Coverage,
     /// Debian's own kernel for x86-64, unchanged, in QEMU.
     #[value(name = "debian-7.3")]
     Debian73,
@@ -48,6 +51,7 @@ impl Flavour {
             Self::UmNoSmc => "um-no-smc",
             Self::X86 => "x86_64",
             Self::X86Kcsan => "x86_64-kcsan",
+            Self::X86Coverage => "x86_64-coverage",
             Self::Debian73 => "debian-7.3",
             Self::Debian72 => "debian-7.2",
         }
@@ -56,7 +60,12 @@ impl Flavour {
     /// Returns the series of a kernel of Debian's; `None` for those that are built here.
     fn debian_series(self) -> Option<&'static str> {
         match self {
-            Self::Um | Self::UmDebug | Self::UmNoSmc | Self::X86 | Self::X86Kcsan => None,
+            Self::Um
+            | Self::UmDebug
+            | Self::UmNoSmc
+            | Self::X86
+            | Self::X86Kcsan
+            | Self::X86Coverage => None,
             Self::Debian73 => Some("7.3"),
             Self::Debian72 => Some("7.2"),
         }
@@ -69,7 +78,7 @@ impl Flavour {
 
     /// Whether scripts run on the kernel unless another is asked for.
     pub(crate) fn is_daily(self) -> bool {
-        self != Self::X86Kcsan
+        !matches!(self, Self::X86Kcsan | Self::X86Coverage)
     }
 
     /// Returns how many times as long as on others scripts may take.
@@ -113,6 +122,12 @@ impl Flavour {
                 "no-smc.config",
                 "kcsan.config",
             ],
+            Self::X86Coverage => &[
+                "base.config",
+                "qemu.config",
+                "tests.config",
+                "coverage.config",
+            ],
             Self::Debian73 | Self::Debian72 => &[],
         }
     }
@@ -140,7 +155,7 @@ impl Flavour {
             Self::Um => 1550,
             Self::UmDebug | Self::UmNoSmc => 1770,
             Self::X86 => 1820,
-            Self::X86Kcsan => 1900,
+            Self::X86Kcsan | Self::X86Coverage => 1900,
             Self::Debian73 | Self::Debian72 => 0,
         }
     }

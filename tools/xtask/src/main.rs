@@ -8,6 +8,7 @@ mod apt;
 mod bench;
 mod cli;
 mod compile;
+mod coverage;
 mod dirs;
 mod durations;
 mod groups;

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 700
+# also: x86_64-kcsan
 # A peer that goes through the handshake and then lies over RDMA, LLC and TCP, or is silent: applications end, others go
 # on, and nothing is left of it.
 

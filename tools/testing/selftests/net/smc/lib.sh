@@ -74,7 +74,7 @@ has_siw() {
 load_smc() {
 	case $MODULE in
 	# Both ends are in one kernel, mostly, and RDMA is what is tested: `same_host on` has them use shared memory.
-	ours) insmod "$SMC_KO" && same_host off ;;
+	ours) insmod "$SMC_KO" && same_host off && cover_load ;;
 	c) insmod "$C_SMC_KO" && insmod "${C_SMC_KO%/*}/smc_diag.ko" ;;
 	esac
 }
@@ -89,7 +89,19 @@ same_host() {
 
 unload_smc() {
 	[ "$MODULE" = ours ] || rmmod smc_diag
-	rmmod smc
+	rmmod smc && cover_unload
+}
+
+# With COVERAGE, what ran of our module is counted (tools/bench/counter.c): where it was loaded, and, when it is gone, a
+# call of the function at which the counts are written.
+LOADS=0
+cover_load() {
+	[ -z "${COVERAGE:-}" ] || cp /sys/module/smc/sections/.text "$OUT/text.$LOADS"
+}
+
+cover_unload() {
+	[ -z "${COVERAGE:-}" ] || echo "$LOADS" >/proc/sys/kernel/domainname
+	LOADS=$((LOADS + 1))
 }
 
 # Both modules need an enterprise ID in common before they use SMC-Rv2; only ours has one.

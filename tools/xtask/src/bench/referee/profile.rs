@@ -80,13 +80,13 @@ pub(super) struct Function {
 pub(super) struct Profile(pub(super) Vec<Function>);
 
 impl Profile {
-    /// Parses what the plugin wrote: address, instructions and count of each block. A function was called when its
-    /// first block ran.
+    /// Parses what the plugin wrote: address, instructions, count and last address of each block. A function was called
+    /// when its first block ran.
     pub(super) fn parse(symbols: &Symbols, text: &str) -> Result<Self> {
         let mut all: HashMap<u64, Function> = HashMap::new();
         for line in text.lines() {
             let words: Vec<&str> = line.split(' ').collect();
-            let [address, instructions, count] = words[..] else {
+            let [address, instructions, count, _] = words[..] else {
                 anyhow::bail!("not a count: `{line}`");
             };
             let (address, count): (u64, u64) = (hex(address)?, count.parse()?);
@@ -137,7 +137,10 @@ mod tests {
 
     #[test]
     fn blocks_belong_to_the_function_before_them() {
-        let profile = sample("ffffffff81000020 4 10\nffffffff81000028 2 3\nffffffffa0000100 7 1\n");
+        let profile = sample(
+            "ffffffff81000020 4 10 ffffffff81000024\nffffffff81000028 2 3 ffffffff8100002a\n\
+             ffffffffa0000100 7 1 ffffffffa0000110\n",
+        );
         let send = Function {
             name: "send".to_owned(),
             module: BUILT_IN.to_owned(),
@@ -152,14 +155,14 @@ mod tests {
 
     #[test]
     fn programs_are_one_function() {
-        let profile = sample("0 4 10\n0 5 1\n");
+        let profile = sample("0 4 10 0\n0 5 1 0\n");
         assert_eq!(profile.instructions(|f| f.name == USER), 45);
     }
 
     #[test]
     fn what_is_no_count_is_refused() {
         let symbols = Symbols::parse(SYMBOLS).unwrap();
-        for text in ["0 4", "x 4 10", "0 4 x", "0 4 1 1"] {
+        for text in ["0 4 1", "x 4 10 0", "0 4 x 0", "0 4 1 1 1"] {
             assert!(Profile::parse(&symbols, text).is_err(), "{text}");
         }
         assert!(Symbols::parse("x t send").is_err());

@@ -412,7 +412,8 @@ mod tests {
         let symbols =
             "ffffffffa0000100 t do_complete\t[rdma_rxe]\nffffffffa0000000 t do_complete\t[rdma_rxe]\n";
         let symbols = Symbols::parse(symbols).unwrap();
-        let counts = "ffffffffa0000000 3 5\nffffffffa0000100 3 2\n";
+        let counts =
+            "ffffffffa0000000 3 5 ffffffffa0000004\nffffffffa0000100 3 2 ffffffffa0000104\n";
         let profile = Profile::parse(&symbols, counts).unwrap();
         let requests = QUANTITIES.iter().find(|q| q.key == "work_requests");
         assert_eq!((requests.unwrap().count)(&profile), 5);

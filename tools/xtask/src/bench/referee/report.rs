@@ -135,7 +135,8 @@ mod tests {
 
     /// Two work requests for each of six messages.
     fn runs() -> Runs {
-        let counts = "ffffffff81000020 5 6\nffffffffa0000000 5 12\n";
+        let counts =
+            "ffffffff81000020 5 6 ffffffff81000030\nffffffffa0000000 5 12 ffffffffa0000010\n";
         let symbols =
             "ffffffff81000020 T __sys_sendto\nffffffffa0000000 t do_complete\t[rdma_rxe]\n";
         let symbols = super::super::profile::Symbols::parse(symbols).unwrap();
