@@ -30,6 +30,8 @@ enum Refused {
     /// A usage error with this message and exit code 1.
     Usage(String),
     Failed(io::Error),
+    /// An EID was not changed.
+    Eid(io::Error),
     /// There is no system EID to change.
     NoSeid,
 }
@@ -65,7 +67,7 @@ pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
                 return ExitCode::SUCCESS;
             }
             _ => {
-                eprintln!("Error: Option \"{option}\" is unknown, try \"{name} help\"");
+                eprintln!("Error: Option \"{option}\" is unknown, try \"{name} help\".");
                 return ExitCode::FAILURE;
             }
         }
@@ -78,10 +80,14 @@ pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
     match call.run(name, &words) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Refused::Usage(text)) => {
-            eprintln!("Error: {text}, try \"{name} help\"");
+            eprintln!("Error: {text}, try \"{name} help\".");
             ExitCode::FAILURE
         }
         Err(Refused::Failed(error)) => failed(&error),
+        Err(Refused::Eid(error)) => {
+            failed(&error);
+            ExitCode::from(MINUS_ONE)
+        }
         Err(Refused::NoSeid) => {
             println!("Error: System EID not available");
             ExitCode::from(MINUS_ONE)
@@ -217,8 +223,8 @@ fn ueid(words: &[&str]) -> Result<(), Refused> {
     match (command, rest) {
         ("show", _) => ueids.list()?.iter().for_each(|eid| println!("{eid}")),
         ("flush", _) => ueids.flush()?,
-        ("add", [eid]) => change(ueids.add(eid))?,
-        ("delete", [eid]) => change(ueids.remove(eid))?,
+        ("add", [eid]) => change(ueids.add(eid)).map_err(Refused::Eid)?,
+        ("delete", [eid]) => change(ueids.remove(eid)).map_err(Refused::Eid)?,
         _ => return Err(Refused::Usage("Which EID".to_string())),
     }
     Ok(())

@@ -5,6 +5,7 @@
 use std::io;
 use std::process::ExitCode;
 
+use clap::ArgGroup;
 use clap::Parser;
 use smc_tools::pnet::Place;
 use smc_tools::pnet::Table;
@@ -15,20 +16,27 @@ use super::parse;
 #[derive(Parser)]
 #[command(
     name = "smc_pnet",
-    about = "Show and change the table of physical networks"
+    about = "Show and change the table of physical networks",
+    group = ArgGroup::new("device").multiple(true).args(["interface", "ibdevice"])
 )]
 struct Arguments {
-    /// Enter something under this name
-    #[arg(short, long, value_name = "PNETID", group = "action")]
-    add: Option<String>,
-    /// Remove what has this name
-    #[arg(short, long, value_name = "PNETID", group = "action")]
-    delete: Option<String>,
-    /// Print what has this name
-    #[arg(short, long, value_name = "PNETID", group = "action")]
-    show: Option<String>,
-    /// Remove everything
+    /// Enter a device under the name
+    #[arg(
+        short,
+        long,
+        group = "action",
+        requires = "pnetid",
+        requires = "device"
+    )]
+    add: bool,
+    /// Remove what has the name
+    #[arg(short, long, group = "action", requires = "pnetid")]
+    delete: bool,
+    /// Print what has the name, or everything
     #[arg(short, long, group = "action")]
+    show: bool,
+    /// Remove everything
+    #[arg(short, long, group = "action", conflicts_with = "pnetid")]
     flush: bool,
     /// Network device to enter
     #[arg(short = 'I', long, value_name = "NAME")]
@@ -39,6 +47,9 @@ struct Arguments {
     /// Its port
     #[arg(short = 'P', long, value_name = "PORT", default_value_t = 1)]
     ibport: u8,
+    /// Name of a physical network, before or after the options
+    #[arg(requires = "action")]
+    pnetid: Option<String>,
 }
 
 pub(super) fn run(arguments: &[String]) -> ExitCode {
@@ -54,22 +65,18 @@ pub(super) fn run(arguments: &[String]) -> ExitCode {
 
 fn act(arguments: &Arguments) -> io::Result<()> {
     let mut table = Table::open()?;
-    if let Some(pnetid) = &arguments.add {
-        return table.add(&Place {
-            pnetid: pnetid.clone(),
-            netdev: arguments.interface.clone(),
-            device: arguments.ibdevice.clone(),
-            port: arguments.ibdevice.as_ref().map(|_| arguments.ibport),
-        });
-    }
-    if let Some(pnetid) = &arguments.delete {
-        return table.remove(pnetid);
-    }
-    if arguments.flush {
-        return table.flush();
-    }
-    let places = match &arguments.show {
+    let places = match &arguments.pnetid {
+        Some(pnetid) if arguments.add => {
+            return table.add(&Place {
+                pnetid: pnetid.clone(),
+                netdev: arguments.interface.clone(),
+                device: arguments.ibdevice.clone(),
+                port: arguments.ibdevice.as_ref().map(|_| arguments.ibport),
+            })
+        }
+        Some(pnetid) if arguments.delete => return table.remove(pnetid),
         Some(pnetid) => table.get(pnetid)?,
+        None if arguments.flush => return table.flush(),
         None => table.list()?,
     };
     places.iter().for_each(|place| println!("{}", line(place)));
@@ -92,6 +99,48 @@ fn line(place: &Place) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_name_is_before_or_after_the_options() {
+        let parsed = |line: &str| {
+            let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+            parse::<Arguments>(&words).ok()
+        };
+        for line in [
+            "-a NET1 -I eth0",
+            "-a -I eth0 NET1",
+            "NET1 -aI eth0",
+            "--add --interface=eth0 NET1",
+            "-I eth0 -D mlx5_0 -P 2 -a NET1",
+        ] {
+            let arguments = parsed(line).unwrap();
+            assert!(arguments.add, "{line}");
+            assert_eq!(arguments.pnetid.as_deref(), Some("NET1"), "{line}");
+            assert_eq!(arguments.interface.as_deref(), Some("eth0"), "{line}");
+        }
+        for line in [
+            "",
+            "-s",
+            "-s NET1",
+            "NET1 -s",
+            "-d NET1",
+            "NET1 --delete",
+            "-f",
+        ] {
+            assert!(parsed(line).is_some(), "{line}");
+        }
+        for line in [
+            "NET1",
+            "-a NET1",
+            "-a -I eth0",
+            "-d",
+            "-f NET1",
+            "-a -d NET1 -I eth0",
+            "-s NET1 NET2",
+        ] {
+            assert!(parsed(line).is_none(), "{line}");
+        }
+    }
 
     #[test]
     fn an_entry_has_four_columns() {

@@ -37,6 +37,14 @@ called_as() {
 	ln -sf "$BIN/smc" "/tmp/$name" && "/tmp/$name" "$@"
 }
 
+# ends_with CODE COMMAND...
+ends_with() {
+	local wanted=$1
+	shift
+	"$@"
+	[ $? = "$wanted" ]
+}
+
 # fallback_is CODE: the next connection goes over TCP, for that reason as the client has it.
 fallback_is() {
 	local before
@@ -197,6 +205,12 @@ check "and its device is not used any more" fallback_is 03030000
 check "all are removed" pnet flush
 check "in the namespaces, too" pnet_in a flush
 check "in the other one" pnet_in b flush
+check "smc_pnet: the name behind the options" called_as smc_pnet -a -D rxe_a NET5
+check "smc_pnet: it is there" pnet_is "NET5 n/a rxe_a 1"
+check_not "smc_pnet: a name without an option" called_as smc_pnet NET5
+check "smc_pnet: the name before the option" called_as smc_pnet NET5 -d
+check "smc_pnet: nothing is left" [ -z "$(called_as smc_pnet)" ]
+check "smcr: no such ID" ends_with 255 called_as smcr ueid del NOSUCH
 check "and it is SMC-R as at first" smctest --expect smc path
 
 # What is named first and comes later.
