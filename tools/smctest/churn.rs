@@ -30,6 +30,10 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 100)]
     opens: u64,
 
+    /// The only way in which they are ended, as `leave` numbers them
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..WAYS))]
+    way: Option<u64>,
+
     /// Seed; a random one is taken and printed otherwise
     #[arg(long)]
     seed: Option<u64>,
@@ -43,7 +47,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let seed = arguments.seed.unwrap_or_else(Random::fresh_seed);
     if arguments.worker {
-        return work(context, arguments.opens, seed);
+        return work(context, arguments, seed);
     }
     let server = Server::start(context, Mode::Spawn)?;
     println!("# churn: seed {seed}, {} processes", arguments.processes);
@@ -53,6 +57,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
             .args(context.to_options())
             .args(["churn", "--worker"])
             .arg(format!("--opens={}", arguments.opens))
+            .args(arguments.way.map(|way| format!("--way={way}")))
             .arg(format!("--seed={}", seed.wrapping_add(number)))
             .spawn()
             .context("starting a process")
@@ -67,7 +72,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     if let Some(server) = &server {
         let count = |way| {
             let workers = 0..arguments.processes;
-            workers.map(move |n| count_of(way, arguments.opens, seed.wrapping_add(n)))
+            workers.map(move |n| arguments.count_of(way, seed.wrapping_add(n)))
         };
         check_server(server, count(UNSENT).sum(), count(RESET).sum())?;
     }
@@ -89,20 +94,23 @@ fn check_server(server: &Server, unsent: u64, resets: u64) -> Result<()> {
     Ok(())
 }
 
-/// Returns how many connections a worker with this seed ends in this way.
-fn count_of(way: u64, opens: u64, seed: u64) -> u64 {
-    let mut random = Random::new(seed);
-    let ways = (0..opens).map(|_| random.next() % WAYS);
-    ways.filter(|other| *other == way).count() as u64
+impl Arguments {
+    /// Returns the ways in which a worker with this seed ends its connections.
+    fn ways(&self, seed: u64) -> impl Iterator<Item = u64> {
+        let (mut random, only) = (Random::new(seed), self.way);
+        (0..self.opens).map(move |_| only.unwrap_or_else(|| random.next() % WAYS))
+    }
+
+    /// Returns how many connections a worker with this seed ends in this way.
+    fn count_of(&self, way: u64, seed: u64) -> u64 {
+        self.ways(seed).filter(|other| *other == way).count() as u64
+    }
 }
 
-fn work(context: &Context, opens: u64, seed: u64) -> Result<()> {
+fn work(context: &Context, arguments: &Arguments, seed: u64) -> Result<()> {
     netns::enter(context.client_netns.as_deref())?;
-    let mut random = Random::new(seed);
-
-    for number in 0..opens {
+    for (number, way) in arguments.ways(seed).enumerate() {
         let socket = context.connect()?;
-        let way = random.next() % WAYS;
         leave(&socket, way).with_context(|| format!("open {number}, way {way}, seed {seed}"))?;
     }
     Ok(())
@@ -145,8 +153,11 @@ fn leave(mut socket: &Socket, way: u64) -> Result<()> {
         // With a half-close first.
         _ => {
             Job::One.send(socket)?;
-            socket.shutdown(libc::SHUT_WR)?;
-            Ok(socket.read_exact(&mut [0])?)
+            socket.shutdown(libc::SHUT_WR).context("shutdown")?;
+            socket.read_exact(&mut [0]).context("read")?;
+            let error = socket.option_int(libc::SOL_SOCKET, libc::SO_ERROR)?;
+            ensure!(error == 0, "SO_ERROR is {error}");
+            Ok(())
         }
     }
 }

@@ -180,7 +180,7 @@ impl SmcdConn {
             };
             self.tell_reader(&mut writer, how, fill);
         }
-        self.look_for_close();
+        self.look_for_close(end);
         Ok(copied)
     }
 
@@ -214,10 +214,12 @@ impl SmcdConn {
         }
     }
 
-    /// The reader that closes looks for data after it said so.
-    fn look_for_close(&self) {
+    /// Looks, after data up to position `end` were sent, whether a peer has closed that does not read them. A reader
+    /// that closes looks for data after it said so.
+    fn look_for_close(&self, end: u64) {
         smp_mb(Full);
-        if self.ends().peer.contains(EndFlags::CLOSED) {
+        // One that has read them, and closed at once, has lost nothing.
+        if self.ends().peer.contains(EndFlags::CLOSED) && self.tx().consumed() < end {
             self.note_sent_after_close();
         }
     }
