@@ -200,9 +200,9 @@ smctest6() {
 	"$BIN/smctest" --client-netns=a --server-netns=b --addr="$IP6_B" "$@"
 }
 
-# link_local: addresses at both ends of the wire that need a scope, which smctest_local uses.
+# add_link_local: addresses at both ends of the wire that need a scope, which smctest_local uses.
 LINK_LOCAL_B=fe80::2
-link_local() {
+add_link_local() {
 	ip -n a address add fe80::1/64 dev wire_a nodad && ip -n b address add "$LINK_LOCAL_B/64" dev wire_b nodad
 }
 

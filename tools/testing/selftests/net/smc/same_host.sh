@@ -16,7 +16,7 @@ check "data is whole" smctest --expect smcd integrity --mib 4
 check "small chunks" smctest --expect smcd integrity --mib 1 --chunk 700
 check "chunks beyond the buffers" smctest --expect smcd integrity --mib 4 --chunk 1000000
 check "over IPv6" smctest6 --expect smcd integrity --mib 1
-check "link-local addresses" link_local
+check "link-local addresses" add_link_local
 check "between them" smctest_local --expect smcd integrity --mib 1
 check "round trips" smctest --expect smcd pingpong --count 5000
 suite "gather" smctest --expect smcd gather

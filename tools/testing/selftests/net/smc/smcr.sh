@@ -37,7 +37,7 @@ check "several connections, one after another" smctest --expect smc integrity --
 check "IPPROTO_SMC" smctest --family ipproto --expect smc integrity --mib 1
 check "a TCP client of an SMC server" smctest --family tcp --server-family smc integrity --mib 1
 check "an SMC client of a TCP server" smctest --server-family tcp --expect tcp integrity --mib 1
-check "link-local addresses" link_local
+check "link-local addresses" add_link_local
 check "between them: data is whole" smctest_local --expect smc integrity --mib 2
 check "between them: IPPROTO_SMC" smctest_local --family ipproto --expect smc path
 suite "clients of TCP and SMC" smctest mixed
