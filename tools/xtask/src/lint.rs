@@ -91,6 +91,7 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
         };
         files::check(path, &text, &mut findings);
         patches::check(&dirs.repo, path, &mut findings)?;
+        scripts::check_functions(path, &text, &mut findings);
         claims.add(path, &text);
         locks.add(path, &text);
         words.check(path, &text, &mut findings);
