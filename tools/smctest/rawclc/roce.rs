@@ -261,23 +261,35 @@ impl QueuePair {
 }
 
 /// The kernel's end of a link, in its ADD LINK.
-struct Offered {
-    mac: [u8; 6],
-    address: Ipv4Addr,
-    pair: u32,
+pub(super) struct Offered {
+    pub(super) mac: [u8; 6],
+    pub(super) address: Ipv4Addr,
+    pub(super) pair: u32,
     /// The first packet sequence number.
-    number: u32,
+    pub(super) number: u32,
+    /// The number of the link.
+    pub(super) link: u8,
+    /// Of each RMB its key on the link that carries the message, and its key and address on the new one.
+    pub(super) keys: Vec<(u32, u32, u64)>,
 }
 
 impl Offered {
     /// Parses a request of version 2 for a port with an IPv4 address.
-    fn parse(offer: &[u8]) -> Option<Self> {
+    pub(super) fn parse(offer: &[u8]) -> Option<Self> {
         let address: [u8; 16] = offer.get(12..28)?.try_into().ok()?;
+        let keys = |entry: &[u8]| {
+            let addr = u64::from(word(entry, 8)?) << 32 | u64::from(word(entry, 12)?);
+            Some((word(entry, 0)?, word(entry, 4)?, addr))
+        };
+        let count = usize::from(u16::from_be_bytes(offer.get(70..72)?.try_into().ok()?));
+        let entries = offer.get(72..)?.chunks_exact(16).take(count);
         Some(Self {
             mac: offer.get(4..10)?.try_into().ok()?,
             address: Ipv6Addr::from(address).to_ipv4_mapped()?,
             pair: word(offer, 27)? & MASK,
             number: word(offer, 32)? & MASK,
+            link: *offer.get(31)?,
+            keys: entries.filter_map(keys).collect(),
         })
     }
 }
@@ -373,6 +385,8 @@ mod tests {
         assert_eq!(offered.mac, [2, 0, 0, 0, 0, 0x12]);
         assert_eq!(offered.address, Ipv4Addr::new(192, 168, 1, 18));
         assert_eq!((offered.pair, offered.number), (0x124, 0x11_1111));
+        assert_eq!(offered.link, 2);
+        assert_eq!(offered.keys, [(0x1111, 0x3333, 0x9abc_0000)]);
 
         let [first, new] =
             [(1, 2, 3), (0x0a_0b0c, 5, 6)].map(|(pair, rkey, addr)| End { pair, rkey, addr });

@@ -159,12 +159,13 @@ impl Contact {
         pair.connect(at(QP - 1)? & MASK, at(PSN - 1)? & MASK);
         let size = LEAST_RING << (theirs[SIZE_MTU] >> 4);
         let base = u64::from(at(ADDR)?) << 32 | u64::from(at(ADDR + 4)?);
-        let element = u64::from(theirs[ELEMENT]).saturating_sub(1);
+        let offset = u64::from(theirs[ELEMENT]).saturating_sub(1) * u64::from(size);
         let options = theirs.get(immediate::OPTIONS_AT..immediate::OPTIONS_AT + 4);
         let is_taken = options == Some(&immediate::OPTIONS);
         let theirs = Element {
             rkey: at(RKEY)?,
-            addr: base + element * u64::from(size),
+            addr: base + offset,
+            offset,
             size,
             token: at(TOKEN)?,
         };

@@ -2,6 +2,7 @@
 
 //! An honest peer: every byte, cursor and state of the kernel has to be right, up to the end of the connection.
 
+use std::ops::Range;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -22,6 +23,7 @@ use super::contact::confirm_link;
 use super::contact::Contact;
 use super::contact::SOON;
 use super::llc;
+use super::session::Offers;
 use super::session::Session;
 use super::Place;
 
@@ -44,6 +46,20 @@ enum Closing {
 
 /// Has an application send back what it gets over an honest connection, which has to be all right, and its end as well.
 pub(super) fn play(place: &Place<'_>, is_server: bool, random: &mut Random) -> Result<()> {
+    play_with(place, is_server, false, random)
+}
+
+/// The same as client of a kernel that offers a second link; the first one fails in the middle.
+pub(super) fn play_failing_over(place: &Place<'_>, random: &mut Random) -> Result<()> {
+    play_with(place, false, true, random)
+}
+
+fn play_with(
+    place: &Place<'_>,
+    is_server: bool,
+    fails_over: bool,
+    random: &mut Random,
+) -> Result<()> {
     let closing = random.pick(&[Closing::ShutDown, Closing::Closed, Closing::Aborted]);
     let kind = random.pick(&[Kind::Echo, Kind::Poller]);
     let seed = random.next();
@@ -65,11 +81,20 @@ pub(super) fn play(place: &Place<'_>, is_server: bool, random: &mut Random) -> R
     let result = || -> Result<()> {
         let (app, session) = place.meet(&contact, is_server, kind, seeds)?;
         let mut session = session?;
+        if fails_over {
+            session.offers = Offers::Used;
+        }
         ensure!(
             confirm_link(&mut session, is_server, SOON)?,
             "the link was not confirmed"
         );
-        exchange(&mut session, seed, len)?;
+        let half = if fails_over { len / 2 } else { 0 };
+        exchange(&mut session, seed, 0..half)?;
+        ensure!(
+            !fails_over || session.fail_over(SOON)?,
+            "there is no second link"
+        );
+        exchange(&mut session, seed, half..len)?;
         // Few bytes are one write, and the kernel has nothing else to say.
         ensure!(
             session.immediates > 0 || !session.sends_immediate || !(1..=1000).contains(&len),
@@ -88,10 +113,11 @@ pub(super) fn play(place: &Place<'_>, is_server: bool, random: &mut Random) -> R
 /// The longest time that an exchange takes while other peers have theirs, on a loaded machine.
 const EXCHANGED: Duration = Duration::from_secs(60);
 
-/// Sends `len` bytes, and gets them back.
-fn exchange(session: &mut Session<'_>, seed: u64, len: u64) -> Result<()> {
+/// Sends the bytes of these positions, and gets them back.
+fn exchange(session: &mut Session<'_>, seed: u64, range: Range<u64>) -> Result<()> {
     let start = Instant::now();
     let mut back = Vec::new();
+    let len = range.end - range.start;
     while (back.len() as u64) < len {
         ensure!(
             start.elapsed() < EXCHANGED,
@@ -101,12 +127,15 @@ fn exchange(session: &mut Session<'_>, seed: u64, len: u64) -> Result<()> {
             session.pair.refused,
             session.pair.memory.faults
         );
-        session.produce(len)?;
+        session.produce(range.end)?;
         session.serve_one(SETTLED)?;
         back.extend(session.consume()?);
     }
-    let mut wanted = vec![0; back.len()];
+    // CAST: `usize` has 64 bits.
+    let before = range.start as usize;
+    let mut wanted = vec![0; before + back.len()];
     Stream::new(seed).fill(&mut wanted);
+    let wanted = wanted.split_off(before);
     let differs = back.iter().zip(&wanted).position(|(a, b)| a != b);
     ensure!(
         differs.is_none() && back.len() as u64 == len,

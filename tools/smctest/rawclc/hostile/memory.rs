@@ -13,6 +13,8 @@ pub(super) struct Memory {
     pub(super) written: u64,
     /// The highest position of which the kernel was told that everything before it was read.
     pub(super) read: u64,
+    /// Whether the kernel may repeat what it does not know to have arrived: its link has failed.
+    pub(super) may_repeat: bool,
     /// What the kernel did that no peer may do.
     pub(super) faults: Vec<String>,
 }
@@ -26,7 +28,19 @@ impl Memory {
             bytes: vec![0; size as usize],
             written: 0,
             read: 0,
+            may_repeat: false,
             faults: Vec::new(),
+        }
+    }
+
+    /// Returns it with the key and the address that it has on another link, by which the kernel may repeat what it does
+    /// not know to have arrived.
+    pub(super) fn on_link(self, rkey: u32, addr: u64) -> Self {
+        Self {
+            rkey,
+            addr,
+            may_repeat: true,
+            ..self
         }
     }
 
@@ -62,19 +76,27 @@ impl Memory {
         if reth.rkey != self.rkey || at >= size || len > size - at {
             return Err(format!("it wrote {len} bytes outside the RMB: {reth:x?}"));
         }
-        if at != self.written % size {
-            let due = self.written % size;
+        let due = self.written % size;
+        // How many bytes before the next one it begins.
+        let back = (due + size - at) % size;
+        if back > 0 && !(self.may_repeat && back <= self.written) {
             return Err(format!("it wrote at {at} where {due} is next"));
         }
-        if self.written + len > self.read + size {
-            let (written, read) = (self.written, self.read);
+        let from = self.written - back;
+        if from + len > self.read + size {
+            let read = self.read;
             return Err(format!(
-                "it wrote {len} bytes at {written} while {read} were read of {size}"
+                "it wrote {len} bytes at {from} while {read} were read of {size}"
             ));
         }
         // CAST: within the buffer.
-        self.bytes[at as usize..][..data.len()].copy_from_slice(data);
-        self.written += len;
+        let place = &mut self.bytes[at as usize..][..data.len()];
+        let known = back.min(len) as usize;
+        if place[..known] != data[..known] {
+            return Err(format!("it repeated other bytes at {from}"));
+        }
+        place.copy_from_slice(data);
+        self.written = self.written.max(from + len);
         Ok(())
     }
 
@@ -106,6 +128,22 @@ mod tests {
         assert_eq!(memory.write(reth(1000, 1), &[4]), None);
         assert_eq!(memory.stream(6, 17), [1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4]);
         assert!(memory.faults.is_empty(), "{:?}", memory.faults);
+    }
+
+    #[test]
+    fn what_is_repeated_has_to_be_the_same() {
+        let mut memory = Memory::new(7, 1000, 16);
+        memory.write(reth(1000, 8), &[1; 8]);
+        memory.may_repeat = true;
+        memory.write(reth(1004, 6), &[1, 1, 1, 1, 2, 2]);
+        assert_eq!(memory.written, 10);
+        memory.write(reth(1000, 4), &[1; 4]);
+        assert_eq!(memory.written, 10);
+        assert!(memory.faults.is_empty(), "{:?}", memory.faults);
+        memory.write(reth(1006, 2), &[1, 3]);
+        assert_eq!(memory.faults.len(), 1, "another byte");
+        memory.write(reth(1011, 2), &[0; 2]);
+        assert_eq!(memory.faults.len(), 2, "a gap");
     }
 
     #[test]

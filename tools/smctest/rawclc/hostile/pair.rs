@@ -3,6 +3,7 @@
 //! A reliable queue pair in user space with an RMB, which can also send what no device would.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use std::time::Instant;
@@ -85,6 +86,8 @@ pub(super) struct Pair<'a> {
     /// Bytes of it.
     writing_len: u32,
     arrived: VecDeque<Arrived>,
+    /// Frames for other queue pairs of this address, if they are wanted.
+    strays: Option<Vec<Vec<u8>>>,
     /// What the kernel may write to.
     pub(super) memory: Memory,
     /// The kernel's negative acknowledgement, which ended the queue pair.
@@ -111,6 +114,7 @@ impl<'a> Pair<'a> {
             writing: None,
             writing_len: 0,
             arrived: VecDeque::new(),
+            strays: None,
             memory,
             refused: None,
             is_mute: false,
@@ -121,6 +125,41 @@ impl<'a> Pair<'a> {
     /// Connects it to the kernel's queue pair `peer`, whose first packet sequence number is `expected`.
     pub(super) fn connect(&mut self, peer: u32, expected: u32) {
         (self.peer, self.expected) = (peer, expected);
+    }
+
+    /// Returns another one of this address, `own`, whose packets arrive here: [`Pair::take_strays`]. The kernel's end
+    /// is on the port with this hardware address and IPv4 address.
+    pub(super) fn beside(
+        &mut self,
+        own: u32,
+        (mac, address): ([u8; 6], Ipv4Addr),
+        memory: Memory,
+    ) -> Self {
+        self.strays = Some(Vec::new());
+        let flow = Flow {
+            peer_mac: mac,
+            peer: (address, 0),
+            ..self.flow
+        };
+        Self::new(self.wire, flow, own, memory)
+    }
+
+    /// Returns the frames for other queue pairs that have arrived.
+    pub(super) fn take_strays(&mut self) -> Vec<Vec<u8>> {
+        self.strays.as_mut().map(mem::take).unwrap_or_default()
+    }
+
+    /// Takes a frame that another queue pair of this address got, if it is for this one.
+    pub(super) fn take_stray(&mut self, frame: &[u8]) -> Result<()> {
+        match Packet::parse(frame, self.flow.local.0) {
+            Some(packet) if packet.pair == self.own => self.take(&packet),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns what has arrived and was not returned yet.
+    pub(super) fn pop(&mut self) -> Option<Arrived> {
+        self.arrived.pop_front()
     }
 
     pub(super) fn own(&self) -> u32 {
@@ -233,8 +272,10 @@ impl<'a> Pair<'a> {
                 Ok(len) => {
                     let bytes = frame.get(..len).unwrap_or_default();
                     let packet = Packet::parse(bytes, self.flow.local.0);
-                    if let Some(packet) = packet.filter(|packet| packet.pair == self.own) {
-                        self.take(&packet)?;
+                    match (packet, &mut self.strays) {
+                        (Some(packet), _) if packet.pair == self.own => self.take(&packet)?,
+                        (Some(_), Some(strays)) => strays.push(bytes.to_vec()),
+                        _ => {}
                     }
                 }
                 Err(Errno::EAGAIN) => return Ok(()),

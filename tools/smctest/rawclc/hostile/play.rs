@@ -29,6 +29,7 @@ use super::llc;
 use super::script::Ending;
 use super::script::Moment;
 use super::script::Script;
+use super::session::Offers;
 use super::session::Session;
 use super::Place;
 
@@ -56,6 +57,8 @@ pub(super) struct Played {
     pub(super) is_confirmed: bool,
     /// Whether the kernel has offered another link.
     pub(super) was_offered: bool,
+    /// Whether its first link has failed, and it went on by a second one.
+    pub(super) has_failed_over: bool,
     pub(super) refused: Option<u8>,
     pub(super) was_not_ready: bool,
 }
@@ -63,7 +66,7 @@ pub(super) struct Played {
 /// Plays the script of `seed`.
 pub(super) fn play(place: &Place<'_>, seed: u32) -> Result<Played> {
     let mut random = Random::new(seed.into());
-    let script = Script::new(&mut random);
+    let script = Script::new(&mut random, place.second_links);
     let mut told = Vec::new();
     act(place, &script, &mut random, &mut told)
         .with_context(|| format!("seed {seed}: {script:?}, lies: {told:?}"))
@@ -102,6 +105,7 @@ fn act(
         outcome,
         is_confirmed,
         was_offered: session.offered > 0,
+        has_failed_over: session.has_failed_over,
         refused: session.pair.refused,
         was_not_ready: session.pair.was_not_ready,
     })
@@ -177,6 +181,10 @@ fn lie(
         return Ok(());
     };
     advance(session, before)?;
+    // A client of the kernel offers none.
+    if script.fails_over && script.offers == Offers::Used && !script.is_server {
+        session.fail_over(SOON / 5)?;
+    }
     session.state |= match script.moment {
         Moment::ShutDown(_) => cdc::DONE,
         Moment::Closed(_) => cdc::CLOSED,
@@ -226,7 +234,7 @@ fn end(session: &mut Session<'_>, script: &Script) -> Result<()> {
         }
         Ending::Deleted => session.pair.send(&llc::delete_all()),
         Ending::Mute => {
-            session.pair.is_mute = true;
+            session.vanish();
             Ok(())
         }
         Ending::Silent => {
@@ -234,7 +242,7 @@ fn end(session: &mut Session<'_>, script: &Script) -> Result<()> {
             Ok(())
         }
         Ending::Vanished => {
-            session.pair.is_mute = true;
+            session.vanish();
             session.tcp.reset()
         }
     }
@@ -261,7 +269,9 @@ fn await_end(session: &mut Session<'_>, app: &App, script: &Script) -> Result<Ou
             // A connection that the kernel has not accepted by now is none.
             app.give_up();
             // Data of a peer that closed TCP first may still come, as long as its link answers.
-            session.pair.is_mute |= script.ending == Ending::Fin;
+            if script.ending == Ending::Fin {
+                session.vanish();
+            }
             is_reset = true;
         }
     }

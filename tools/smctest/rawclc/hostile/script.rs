@@ -71,13 +71,16 @@ pub(super) struct Script {
     /// Whether it confirms the link.
     pub(super) confirms: bool,
     pub(super) offers: Offers,
+    /// Whether the first link fails when there is a second one, and the lies are told there.
+    pub(super) fails_over: bool,
     /// Whether immediate data may take the place of CDC messages.
     pub(super) immediate: bool,
     pub(super) ending: Ending,
 }
 
 impl Script {
-    pub(super) fn new(random: &mut Random) -> Self {
+    /// With `second_links` it may accept a second link and go on there.
+    pub(super) fn new(random: &mut Random, second_links: bool) -> Self {
         let is_server = random.below(2) == 0;
         let app = random.pick(&[Kind::Reader, Kind::Writer, Kind::Echo, Kind::Poller]);
         // CAST: `usize` has 64 bits.
@@ -114,9 +117,14 @@ impl Script {
             reads: random.below(8) > 0,
             confirms: random.below(6) > 0 || moment != Moment::Agreed,
             // Of a copy: known seeds keep their lies.
-            offers: random
-                .clone()
-                .pick(&[Offers::Rejected, Offers::Ignored, Offers::Accepted]),
+            offers: match second_links && random.clone().next() & 0x200 != 0 {
+                true => Offers::Used,
+                false => {
+                    let others = [Offers::Rejected, Offers::Ignored, Offers::Accepted];
+                    random.clone().pick(&others)
+                }
+            },
+            fails_over: random.clone().next() & 0xc00 != 0,
             immediate: random.clone().next() & 0x100 != 0,
             ending,
         }
@@ -129,17 +137,18 @@ mod tests {
 
     #[test]
     fn a_seed_is_a_script_and_all_kinds_occur() {
-        let script = |seed| format!("{:?}", Script::new(&mut Random::new(seed)));
+        let script = |seed| format!("{:?}", Script::new(&mut Random::new(seed), true));
         assert_eq!(script(5), script(5));
         let all: String = (0..500).map(script).collect();
         for kind in [
             "Reader", "Writer", "Echo", "Poller", "Agreed", "Sent", "ShutDown", "Closed", "Reset",
             "Fin", "Aborted", "Deleted", "Mute", "Silent", "Vanished", "Rejected", "Ignored",
-            "Accepted",
+            "Accepted", "Used",
         ] {
             assert!(all.contains(kind), "{kind}");
         }
         assert!(all.contains("confirms: false") && all.contains("links: 2"));
         assert!(all.contains("immediate: false") && all.contains("immediate: true"));
+        assert!(all.contains("fails_over: false") && all.contains("fails_over: true"));
     }
 }

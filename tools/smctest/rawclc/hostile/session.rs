@@ -3,6 +3,7 @@
 //! One connection of the peer over RDMA, the first of its link group: a protocol machine that keeps to RFC 7609,
 //! unless it is told to lie.
 
+use std::mem;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -12,6 +13,7 @@ use crate::data::Stream;
 use crate::rawclc::packet::Reth;
 use crate::rawclc::roce;
 use crate::rawclc::roce::End;
+use crate::rawclc::roce::Offered;
 use crate::rawclc::tcp::RawTcp;
 
 use super::cdc;
@@ -29,6 +31,9 @@ pub(super) const MTU: usize = 1024;
 /// What a queue pair number that does not exist has beside that of the first link.
 const NOWHERE: u32 = 0x80_0000;
 
+/// What that of a second link has beside it.
+const BESIDE: u32 = 0x40_0000;
+
 /// Interval between two looks at what is waited for.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -39,6 +44,8 @@ pub(super) struct Element {
     pub(super) addr: u64,
     pub(super) size: u32,
     pub(super) token: u32,
+    /// Where in its RMB it is.
+    pub(super) offset: u64,
 }
 
 /// What becomes of further links that the kernel offers.
@@ -49,6 +56,18 @@ pub(super) enum Offers {
     Ignored,
     /// The link is accepted, but the queue pair of this end does not exist.
     Accepted,
+    /// The first one is accepted, and there.
+    Used,
+}
+
+/// A link beside the first one.
+struct Second<'a> {
+    pair: Pair<'a>,
+    link: u8,
+    /// The kernel's key and address of its RMB there.
+    rkey: u32,
+    addr: u64,
+    is_confirmed: bool,
 }
 
 /// A connection.
@@ -67,6 +86,9 @@ pub(super) struct Session<'a> {
     pub(super) offers: Offers,
     /// How many links the kernel has offered.
     pub(super) offered: u32,
+    second: Option<Second<'a>>,
+    /// Whether the first link has failed, and this is the second one.
+    pub(super) has_failed_over: bool,
     /// Stream positions: what was written to the kernel, and what it says it has read of that.
     pub(super) sent: u64,
     acked: u64,
@@ -116,6 +138,8 @@ impl<'a> Session<'a> {
             answers_cdc: true,
             offers: Offers::Rejected,
             offered: 0,
+            second: None,
+            has_failed_over: false,
             sent: 0,
             acked: 0,
             received: 0,
@@ -266,7 +290,76 @@ impl<'a> Session<'a> {
             Some(Arrived::Immediate { immediate, len }) => self.take_immediate(immediate, len),
             None => {}
         }
+        self.serve_second()?;
         Ok(is_there)
+    }
+
+    /// Handles what has arrived by the second link.
+    fn serve_second(&mut self) -> Result<()> {
+        let Some(second) = &mut self.second else {
+            return Ok(());
+        };
+        for frame in self.pair.take_strays() {
+            second.pair.take_stray(&frame)?;
+        }
+        while let Some(arrived) = second.pair.pop() {
+            let Arrived::Message(message) = arrived else {
+                self.pair.memory.fault("it used another link".to_string());
+                continue;
+            };
+            second.is_confirmed |= llc::is_request(&message, llc::CONFIRM_LINK);
+            let answer = llc::answer(&message, second.pair.own());
+            if let Some(answer) = answer.filter(|_| self.answers_llc) {
+                second.pair.send(&answer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the first link fail at the kernel, by a write with a key that there is not, when all that was sent has
+    /// arrived, and goes on by the second one. Returns whether there is one.
+    pub(super) fn fail_over(&mut self, time: Duration) -> Result<bool> {
+        let has_second = |session: &Self| {
+            let second = session.second.as_ref();
+            second.is_some_and(|second| second.is_confirmed && second.pair.is_settled())
+        };
+        let is_ready = self.serve_until(time, |session| {
+            has_second(session) && session.pair.is_settled()
+        })?;
+        if !is_ready {
+            return Ok(false);
+        }
+        let reth = Reth {
+            addr: self.theirs.addr,
+            rkey: !self.theirs.rkey,
+            len: 8,
+        };
+        self.pair.write(reth, &[0; 8])?;
+        self.serve_until(time, |session| session.pair.refused.is_some())?;
+        let Some(mut second) = self.second.take() else {
+            return Ok(false);
+        };
+        for frame in self.pair.take_strays() {
+            second.pair.take_stray(&frame)?;
+        }
+        let Memory { rkey, addr, .. } = second.pair.memory;
+        let first = mem::replace(&mut self.pair, second.pair);
+        self.pair.memory = first.memory.on_link(rkey, addr);
+        self.link = second.link;
+        self.theirs.rkey = second.rkey;
+        self.theirs.addr = second.addr + self.theirs.offset;
+        self.has_failed_over = true;
+        // The number of the last message, which has arrived. The kernel's own kind has it in the cursor, too.
+        let validation = Cdc {
+            flags: cdc::VALIDATION,
+            prod: Cursor {
+                wrap: self.seq,
+                offset: 0,
+            },
+            ..self.truth()
+        };
+        self.pair.send(&validation.to_bytes())?;
+        Ok(true)
     }
 
     /// Handles messages and reads data for so long.
@@ -324,6 +417,10 @@ impl<'a> Session<'a> {
         let pair = self.pair.own();
         match self.offers {
             Offers::Rejected => llc::answer(offer, pair),
+            Offers::Used if self.has_failed_over || self.second.is_some() => {
+                llc::answer(offer, pair)
+            }
+            Offers::Used => self.use_link(offer),
             Offers::Ignored => None,
             Offers::Accepted => {
                 let first = End { pair, rkey, addr };
@@ -334,6 +431,37 @@ impl<'a> Session<'a> {
                 roce::accepted(offer, self.pair.address(), first, new)
             }
         }
+    }
+
+    /// Accepts a link that the kernel offers.
+    fn use_link(&mut self, offer: &[u8]) -> Option<Vec<u8>> {
+        let offered = Offered::parse(offer)?;
+        let (_, rkey, addr) = offered
+            .keys
+            .into_iter()
+            .find(|(first, ..)| *first == self.theirs.rkey)?;
+        let first = End {
+            pair: self.pair.own(),
+            rkey: self.pair.memory.rkey,
+            addr: self.pair.memory.addr,
+        };
+        let new = End {
+            pair: first.pair | BESIDE,
+            rkey: first.rkey | 1,
+            addr: first.addr | 1 << 40,
+        };
+        let memory = Memory::new(new.rkey, new.addr, self.pair.memory.size());
+        let place = (offered.mac, offered.address);
+        let mut pair = self.pair.beside(new.pair, place, memory);
+        pair.connect(offered.pair, offered.number);
+        self.second = Some(Second {
+            pair,
+            link: offered.link,
+            rkey,
+            addr,
+            is_confirmed: false,
+        });
+        roce::accepted(offer, self.pair.address(), first, new)
     }
 
     /// Returns whether the kernel answers a TEST_LINK within `time`, and so has taken all that was sent before.
@@ -351,11 +479,16 @@ impl<'a> Session<'a> {
 
     /// Takes immediate data, which stand for a message that follows the last one.
     fn take_immediate(&mut self, immediate: Immediate, len: u32) {
-        let seq = self.their_seq.unwrap_or(0).wrapping_add(1);
-        if !self.takes_immediate || immediate != Immediate::new(self.token, seq) {
-            let fault = format!("{immediate:x?} of {len} bytes, {seq:#x} is next");
+        let next = self.their_seq.unwrap_or(0).wrapping_add(1);
+        // Those that were lost with the first link are repeated under other numbers.
+        let lost = if self.has_failed_over { 16 } else { 0 };
+        let numbers = (0..=lost).map(|lost| next.wrapping_add(lost));
+        let is_this = |seq: &u16| immediate == Immediate::new(self.token, *seq);
+        let seq = numbers.into_iter().find(is_this);
+        let Some(seq) = seq.filter(|_| self.takes_immediate) else {
+            let fault = format!("{immediate:x?} of {len} bytes, {next:#x} is next");
             return self.pair.memory.fault(fault);
-        }
+        };
         self.immediates += 1;
         let cdc = Cdc {
             seq,
@@ -383,7 +516,20 @@ impl<'a> Session<'a> {
     /// Checks a CDC message of the kernel, which may never be wrong, and takes it.
     fn check(&mut self, cdc: &Cdc) -> Result<(), String> {
         let (ours, theirs) = (self.pair.memory.size(), self.theirs.size);
-        let prod = cdc.prod.ahead_of(self.received, ours);
+        if self.has_failed_over && cdc.flags & cdc::VALIDATION != 0 {
+            // It has the number of a message, the last one that the kernel knows to have arrived.
+            let last = self.their_seq.unwrap_or(0);
+            // CAST: a difference of 16 bits, with its sign.
+            let is_sound = cdc.token == self.token && (cdc.seq.wrapping_sub(last) as i16) <= 0;
+            return is_sound
+                .then_some(())
+                .ok_or_else(|| format!("after {last:#x} it validates by {cdc:?}"));
+        }
+        let mut prod = cdc.prod.ahead_of(self.received, ours);
+        if self.has_failed_over && prod < 0 {
+            // It repeats what it does not know to have arrived.
+            prod = 0;
+        }
         let cons = cdc.cons.ahead_of(self.acked, theirs);
         let is_next = self.their_seq.is_none_or(|last| {
             // CAST: a difference, with its sign.
@@ -411,6 +557,14 @@ impl<'a> Session<'a> {
             return Err(format!("it has read more than {claimed}: {cdc:?}"));
         }
         Ok(())
+    }
+
+    /// All queue pairs of this end are no more.
+    pub(super) fn vanish(&mut self) {
+        self.pair.is_mute = true;
+        if let Some(second) = &mut self.second {
+            second.pair.is_mute = true;
+        }
     }
 
     /// Returns what the kernel says it has read.
