@@ -10,6 +10,7 @@ use std::process::Command;
 
 use anyhow::{bail, ensure, Context, Result};
 
+use crate::bench::referee::counts::{hex, Block};
 use crate::dirs::Dirs;
 use crate::guests::{Booted, GuestSpec, ScriptRun};
 use crate::kernel::Kernel;
@@ -142,11 +143,7 @@ impl Lines {
     /// Adds the lines of the blocks that the plugin counted, for a module whose text is at `start`.
     fn reach(&self, start: u64, counts: &str, reached: &mut BTreeSet<Line>) -> Result<()> {
         for line in counts.lines() {
-            let words: Vec<&str> = line.split(' ').collect();
-            let [first, _, _, last] = words[..] else {
-                bail!("not a count: `{line}`");
-            };
-            let (first, last) = (hex(first)?, hex(last)?);
+            let Block { first, last, .. } = Block::parse(line)?;
             let Some(first) = first.checked_sub(start) else {
                 continue;
             };
@@ -193,10 +190,6 @@ fn ours(text: &str, prefix: &str) -> Option<Line> {
     let number = number.parse().ok().filter(|number| *number > 0)?;
     let is_ours = path.starts_with(SOURCES) && path.ends_with(".rs");
     is_ours.then(|| (path.to_owned(), number))
-}
-
-fn hex(text: &str) -> Result<u64> {
-    u64::from_str_radix(text, 16).with_context(|| format!("not an address: `{text}`"))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! counted by a plugin of QEMU. Prints figures and counts, and writes them to the key `referee` of
 //! `out/bench.json` and the profiles to `out/bench.profiles`. See `Documentation/performance.md`.
 
+pub(crate) mod counts;
 mod profile;
 mod program;
 mod report;

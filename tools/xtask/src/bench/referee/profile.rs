@@ -3,7 +3,9 @@
 
 use std::collections::HashMap;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+
+use super::counts::{hex, Block};
 
 /// What programs executed, whose functions are not known.
 pub(super) const USER: &str = "user";
@@ -80,16 +82,16 @@ pub(super) struct Function {
 pub(super) struct Profile(pub(super) Vec<Function>);
 
 impl Profile {
-    /// Parses what the plugin wrote: address, instructions, count and last address of each block. A function was called
-    /// when its first block ran.
+    /// Parses what the plugin wrote. A function was called when its first block ran.
     pub(super) fn parse(symbols: &Symbols, text: &str) -> Result<Self> {
         let mut all: HashMap<u64, Function> = HashMap::new();
         for line in text.lines() {
-            let words: Vec<&str> = line.split(' ').collect();
-            let [address, instructions, count, _] = words[..] else {
-                anyhow::bail!("not a count: `{line}`");
-            };
-            let (address, count): (u64, u64) = (hex(address)?, count.parse()?);
+            let Block {
+                first: address,
+                instructions,
+                count,
+                ..
+            } = Block::parse(line)?;
             let symbol = symbols.at(address);
             let start = symbol.map_or(0, |s| s.address);
             let function = all.entry(start).or_insert_with(|| Function {
@@ -97,7 +99,7 @@ impl Profile {
                 module: symbol.map_or(USER, |s| &s.module).to_owned(),
                 ..Function::default()
             });
-            function.instructions += count * instructions.parse::<u64>()?;
+            function.instructions += count * instructions;
             if address == start {
                 function.calls += count;
             }
@@ -117,10 +119,6 @@ impl Profile {
         let chosen = self.0.iter().filter(|f| which(f));
         chosen.map(|f| f.instructions).sum()
     }
-}
-
-fn hex(text: &str) -> Result<u64> {
-    u64::from_str_radix(text, 16).with_context(|| format!("not an address: `{text}`"))
 }
 
 #[cfg(test)]
