@@ -100,8 +100,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     seed: Option<u32>,
 
-    /// Scripts may have the first link fail, and go on by a second one. That of seed 2973018198 was seen to fail then:
-    /// the last message of an aborted connection told of data that had not arrived
+    /// Scripts may have the first link fail, and go on by a second one
     #[arg(long)]
     second_links: bool,
 

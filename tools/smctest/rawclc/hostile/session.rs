@@ -334,17 +334,20 @@ impl<'a> Session<'a> {
             rkey: !self.theirs.rkey,
             len: 8,
         };
-        self.pair.write(reth, &[0; 8])?;
-        self.serve_until(time, |session| session.pair.refused.is_some())?;
-        let Some(mut second) = self.second.take() else {
+        let Some(second) = self.second.take() else {
             return Ok(false);
         };
-        for frame in self.pair.take_strays() {
-            second.pair.take_stray(&frame)?;
-        }
+        self.pair.write(reth, &[0; 8])?;
+        // What the kernel sends by the second link from now on, which may be before the refusal is seen, is for the
+        // memory of the connection: it waits until that is there.
+        self.serve_until(time, |session| session.pair.refused.is_some())?;
+        let strays = self.pair.take_strays();
         let Memory { rkey, addr, .. } = second.pair.memory;
         let first = mem::replace(&mut self.pair, second.pair);
         self.pair.memory = first.memory.on_link(rkey, addr);
+        for frame in strays {
+            self.pair.take_stray(&frame)?;
+        }
         self.link = second.link;
         self.theirs.rkey = second.rkey;
         self.theirs.addr = second.addr + self.theirs.offset;
