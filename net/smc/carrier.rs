@@ -171,12 +171,12 @@ impl Carrier {
         }
     }
 
-    /// Closes a connection that was never used.
+    /// Closes, in order, the connection of a client whose application had closed the socket before.
     /// Context: may sleep.
     pub(crate) fn drop_unused(&self, sk: &Sk) {
         match self {
             Self::SmcR(conn) => conn.drop_unused(),
-            Self::SmcD(conn) => conn.close(sk, Some(0)),
+            Self::SmcD(conn) => conn.close(sk, None),
         }
     }
 

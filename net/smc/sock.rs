@@ -374,7 +374,7 @@ impl Sock {
         let hook = this.hook.lock().take();
         drop(hook);
         match old {
-            Ok(SockState::Connecting(_)) => this.tcp.abort(ECONNABORTED),
+            Ok(SockState::Connecting(_)) => connect::close(&this),
             Ok(SockState::Listening(listener)) => {
                 listener.close();
                 // The port is to be free when close(2) returns, so no work may hold the socket. One run of

@@ -19,6 +19,7 @@ mod bulk;
 mod bursts;
 mod charged;
 mod churn;
+mod closed_client;
 mod closed_listener;
 mod connrate;
 mod context;
@@ -95,6 +96,8 @@ enum Command {
     Many(many::Arguments),
     /// Send on many connections at once, then wait for all answers
     Bursts(bursts::Arguments),
+    /// Close clients about when connect(2) ends
+    ClosedClient(closed_client::Arguments),
     /// Close listeners about when handshakes end
     ClosedListener(closed_listener::Arguments),
     /// Open and close connections in several processes
@@ -178,6 +181,7 @@ fn main() -> ExitCode {
         Command::Integrity(options) => integrity::run(context, options),
         Command::Many(options) => many::run(context, options),
         Command::Bursts(options) => bursts::run(context, options),
+        Command::ClosedClient(options) => closed_client::run(context, options),
         Command::ClosedListener(options) => closed_listener::run(context, options),
         Command::Churn(options) => churn::run(context, options),
         Command::Failing(options) => failing::run(context, options),

@@ -75,7 +75,7 @@ impl Conn {
         self.close(sk, Some(0));
     }
 
-    /// Closes a connection that was never used.
+    /// Closes the connection of a client whose application had closed the socket before.
     /// Context: may sleep.
     pub(crate) fn drop_unused(self: &Arc<Self>) {
         let fin_timeout = self.sk().map_or(0, |sk| sk.fin_timeout());

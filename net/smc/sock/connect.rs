@@ -289,5 +289,16 @@ pub(super) fn cancel_connect(this: &Sock) {
     this.sk.wake_state();
 }
 
+/// The application has closed the socket while it connects. The server may have the connection, and its application may
+/// have accepted it: as over TCP it then sees an orderly end. A handshake in progress comes to an end, as it receives
+/// nothing more.
+pub(super) fn close(this: &Sock) {
+    if this.tcp.state().is_connecting() || this.sk.linger() == Some(0) {
+        this.tcp.abort(ECONNABORTED);
+    } else {
+        let _ = this.tcp.shutdown(2);
+    }
+}
+
 /// The address family that dissolves a connection in connect(2).
 const AF_UNSPEC: u16 = 0;
