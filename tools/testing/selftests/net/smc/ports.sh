@@ -42,9 +42,10 @@ release() {
 	wait "$HOLDER"
 }
 
-# links_of END: the links there, as the device and the port of each.
+# links_of END: the links there, as the device and the port of each. One that is being added is none yet: a group whose
+# last link goes is lost, whatever link it is about to have.
 links_of() {
-	"$BIN/smc" link | grep -o "rxe_wire_$1/[12]" | sort | xargs
+	"$BIN/smc" link | grep -w active | grep -o "rxe_wire_$1/[12]" | sort | xargs
 }
 
 # on_ports PORTS: each end has links on these ports of its device, and on no other, soon.
