@@ -190,6 +190,43 @@ fn a_loss_that_both_sides_see_costs_one_link() {
 }
 
 #[test]
+fn a_group_outlives_its_only_link_while_another_one_is_confirmed() {
+    for (version, side) in VERSIONS
+        .into_iter()
+        .flat_map(|v| Side::BOTH.map(|s| (v, s)))
+    {
+        let (mut outlived, mut steps) = (0, 0);
+        loop {
+            let mut world = World::new(1, version, [2, 2]);
+            announced(&mut world, Side::Client, 3);
+            world.port_up(Side::Server);
+            for _ in 0..steps {
+                assert!(world.step());
+            }
+            if !added(&world, Side::Server).is_empty() {
+                break;
+            }
+            steps += 1;
+            let client_uses_it = world.machine(Side::Client).active().len() == 2;
+            world.lose(side, LinkIdx::FIRST);
+            world.run();
+            let is_dead = Side::BOTH.map(|side| world.machine(side).is_dead);
+            let what = format!("{version:?} {side:?} after {steps} steps: {is_dead:?}");
+            assert!(!client_uses_it || is_dead == [false; 2], "{what}");
+            if is_dead[side.index()] {
+                continue;
+            }
+            outlived += 1;
+            assert_eq!(is_dead, [false; 2], "{what}");
+            assert_eq!(kinds(&world), [LgrType::Symmetric; 2], "{what}");
+            assert_eq!(world.view(Side::Client), world.view(Side::Server));
+            assert_eq!(world.missing_keys(Side::Server), 0, "{what}");
+        }
+        assert!(outlived > 0, "{version:?} {side:?}");
+    }
+}
+
+#[test]
 fn a_link_that_the_server_cannot_bring_up_is_tried_again() {
     for version in VERSIONS {
         let mut world = World::new(1, version, [2, 2]);

@@ -108,6 +108,9 @@ fn delete_link(group: &Arc<LinkGroup>, idx: LinkIdx, cause: DeleteCause) {
         // The link that failed is gone, and this is a new one in its place.
         return;
     }
+    if !link.is_up() && group.keeps_lost_link(idx) {
+        return;
+    }
     let was_active = group.with_llc(|llc, _| llc.core.stop_testlink(idx));
     link.stop();
     group.note_retired(&link);

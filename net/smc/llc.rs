@@ -21,10 +21,7 @@ use smc_proto::{
     },
     llc::{
         add,
-        link_work::{
-            DeleteCause,
-            LinkWork, //
-        },
+        link_work::LostLink,
         Action,
         Actions,
         Arrival,
@@ -39,6 +36,7 @@ use smc_proto::{
     },
     wire::{
         llc::{
+            Body,
             LlcMessage,
             PeerOrder, //
         },
@@ -150,8 +148,9 @@ impl LinkGroup {
     ) {
         match action {
             Action::Send { idx, message } => {
-                if self.send_llc(*idx, message, order).is_err() {
-                    after.broken = Some((*idx, LinkError::Post));
+                let idx = self.link_to_send(*idx, message);
+                if self.send_llc(idx, message, order).is_err() {
+                    after.broken = Some((idx, LinkError::Post));
                 }
             }
             Action::PrepareLink { idx, link_num } => {
@@ -206,13 +205,37 @@ impl LinkGroup {
         }
     }
 
-    /// Handles a failed link: queues its deletion if another one is active, else ends the group.
+    /// Handles a failed link: queues its deletion if another one is active, waits if one is about to be, else ends the
+    /// group.
     /// Context: does not sleep.
     pub(crate) fn delete_lost_link(self: &Arc<Self>, idx: LinkIdx) {
-        match self.active_link() {
-            Some(_) => self.queue_link_work(LinkWork::DeleteLink(idx, DeleteCause::LostPath)),
-            None => self.terminate_soon(TerminateReason::LinkLost),
+        // Links become active under the same lock.
+        let what = self.with_llc(|state, _| {
+            let has_active = self.active_link().is_some();
+            state
+                .core
+                .on_lost_link(idx, has_active, |new| self.is_link_up(new))
+        });
+        match what {
+            LostLink::Deleted => self.schedule_link_work(),
+            LostLink::Kept => {}
+            LostLink::Last => self.terminate_soon(TerminateReason::LinkLost),
         }
+    }
+
+    /// Returns whether link `idx`, which has failed, is not to be deleted yet.
+    /// Context: does not sleep.
+    pub(crate) fn keeps_lost_link(&self, idx: LinkIdx) -> bool {
+        self.with_llc(|state, _| {
+            let has_active = self.active_link().is_some();
+            state
+                .core
+                .keeps_lost_link(idx, has_active, |new| self.is_link_up(new))
+        })
+    }
+
+    fn is_link_up(&self, idx: LinkIdx) -> bool {
+        self.link(idx).is_some_and(|link| link.is_up())
     }
 
     // --- Timers.
@@ -297,6 +320,17 @@ impl LinkGroup {
                 return;
             }
             self.wait_llc_event(clock::jiffies(left), |llc| llc.is_over);
+        }
+    }
+
+    /// Returns the link for a message that is meant for link `idx`. The link that a flow began on may be lost; a DELETE
+    /// LINK may take any (RFC 7609 section 4.5.4).
+    fn link_to_send(&self, idx: LinkIdx, message: &LlcMessage<'_>) -> LinkIdx {
+        match message.body {
+            Body::DeleteLink(_) if !self.is_link_up(idx) => {
+                self.active_link().map_or(idx, |other| other.idx)
+            }
+            _ => idx,
         }
     }
 

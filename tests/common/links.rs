@@ -162,7 +162,10 @@ impl World {
 
     fn carry_out(&mut self, side: Side, action: &Action<'_>) {
         match action {
-            Action::Send { idx, message } => self.send(side, *idx, message),
+            Action::Send { idx, message } => {
+                let idx = self.link_to_send(side, *idx, message);
+                self.send(side, idx, message);
+            }
             Action::SendKeys {
                 on,
                 kind,
@@ -291,6 +294,17 @@ impl World {
                 llc.on_heard(idx, link.heard);
                 llc.on_link_timeout(idx, now)
             });
+        }
+    }
+
+    /// A DELETE LINK takes another link where the one that it is meant for has failed.
+    fn link_to_send(&mut self, side: Side, idx: LinkIdx, message: &LlcMessage<'_>) -> LinkIdx {
+        let machine = self.machine(side);
+        match message.body {
+            Body::DeleteLink(_) if !machine.up()[idx] => {
+                machine.active().first().copied().unwrap_or(idx)
+            }
+            _ => idx,
         }
     }
 

@@ -167,6 +167,12 @@ impl Machine {
         LinkIdx::ALL.into_iter().filter(is_active).collect()
     }
 
+    /// Which links have not failed.
+    pub(super) fn up(&self) -> LinkMap<bool> {
+        self.links
+            .map(|link| link.is_some_and(|link| !link.is_broken))
+    }
+
     pub(super) fn spare(&self) -> Option<LinkIdx> {
         self.links.position(Option::is_none)
     }

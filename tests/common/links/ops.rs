@@ -20,7 +20,7 @@ use smc_proto::lgr::{
 use smc_proto::link::next_number;
 use smc_proto::llc::link_work::{
     DeleteCause,
-    LinkWork, //
+    LostLink, //
 };
 use smc_proto::llc::rkey::{
     ConfirmRkeyParams,
@@ -239,12 +239,9 @@ impl World {
         }
         self.run_llc(side, |llc, now| llc.on_link_down(idx, now));
         let machine = self.machine(side);
-        match machine.active().is_empty() {
-            true => machine.is_dead = true,
-            false => {
-                let work = LinkWork::DeleteLink(idx, DeleteCause::LostPath);
-                machine.llc.queue_link_work(work);
-            }
+        let (has_active, up) = (!machine.active().is_empty(), machine.up());
+        if machine.llc.on_lost_link(idx, has_active, |new| up[new]) == LostLink::Last {
+            machine.is_dead = true;
         }
         self.wake_worker(side);
     }
@@ -255,6 +252,10 @@ impl World {
             return;
         };
         if cause == DeleteCause::LostPath && !link.is_broken {
+            return;
+        }
+        let (has_active, up) = (!machine.active().is_empty(), machine.up());
+        if link.is_broken && machine.llc.keeps_lost_link(idx, has_active, |new| up[new]) {
             return;
         }
         let was_active = machine.llc.stop_testlink(idx);

@@ -15,6 +15,7 @@ use super::{
     Action,
     Actions,
     Finished,
+    Flow,
     Llc,
     LocalEnd, //
 };
@@ -40,6 +41,8 @@ pub(super) struct LinkWorkQueue {
     step: Option<LinkWork>,
     rebalance: bool,
     add: Option<AddLinkTrigger>,
+    /// Links that were lost while no other one was active. They are deleted once one is.
+    kept: LinkMap<bool>,
 }
 
 impl LinkWorkQueue {
@@ -51,6 +54,7 @@ impl LinkWorkQueue {
             step: None,
             rebalance: false,
             add: None,
+            kept: LinkMap([false; MAX_LINKS]),
         }
     }
 
@@ -99,6 +103,18 @@ impl LinkWorkQueue {
     }
 }
 
+/// What to do about a link that is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostLink {
+    /// Another one is active: its deletion was queued.
+    Deleted,
+    /// Another one is about to be active, and perhaps is at the peer: when it is, the deletion is queued; when not, the
+    /// deletion of the new link is.
+    Kept,
+    /// It was the last one: the group ends.
+    Last,
+}
+
 /// What to do for [`LinkWork::AddLink`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddPlan {
@@ -126,6 +142,49 @@ impl Llc {
     /// Returns the next item of work.
     pub fn next_link_work(&mut self) -> Option<LinkWork> {
         self.link_work.pop(self.is_idle())
+    }
+
+    /// Link `idx` has failed, and [`Llc::on_link_down`] was called. `has_active` says whether another link is active,
+    /// `is_up` whether a link has not failed.
+    pub fn on_lost_link(
+        &mut self,
+        idx: LinkIdx,
+        has_active: bool,
+        is_up: impl FnOnce(LinkIdx) -> bool,
+    ) -> LostLink {
+        if has_active {
+            self.queue_link_work(LinkWork::DeleteLink(idx, DeleteCause::LostPath));
+            return LostLink::Deleted;
+        }
+        match self.keeps_lost_link(idx, has_active, is_up) {
+            true => LostLink::Kept,
+            false => LostLink::Last,
+        }
+    }
+
+    /// Returns whether link `idx`, which has failed, is not to be deleted yet, as the only link that could replace it
+    /// is being added. Arguments as in [`Llc::on_lost_link`].
+    pub fn keeps_lost_link(
+        &mut self,
+        idx: LinkIdx,
+        has_active: bool,
+        is_up: impl FnOnce(LinkIdx) -> bool,
+    ) -> bool {
+        let awaited = self.awaited_link().filter(|new| *new != idx);
+        let is_kept = !has_active && awaited.is_some_and(is_up);
+        if is_kept {
+            self.link_work.kept[idx] = true;
+        }
+        is_kept
+    }
+
+    /// Returns the index of the link that is being added, if the flow needs no other link any more.
+    fn awaited_link(&self) -> Option<LinkIdx> {
+        match self.flow.as_ref()? {
+            Flow::Offer(flow) => flow.awaited(),
+            Flow::Answer(flow) => flow.awaited(),
+            Flow::Held | Flow::FirstContact(_) | Flow::Rkey(_) | Flow::DeleteLink { .. } => None,
+        }
     }
 
     /// A port became active: another link may be of use now.
@@ -187,12 +246,23 @@ impl Llc {
                     }
                     self.queue_link_work(*work);
                 }
-                Action::ActivateLink { idx, .. } => self.testlinks.start(*idx, now),
+                Action::ActivateLink { idx, .. } => {
+                    self.testlinks.start(*idx, now);
+                    self.delete_kept_links();
+                }
                 Action::Finished(how) => self.on_finished(*how, now),
                 _ => {}
             }
         }
         actions
+    }
+
+    fn delete_kept_links(&mut self) {
+        for idx in LinkIdx::ALL {
+            if core::mem::take(&mut self.link_work.kept[idx]) {
+                self.queue_link_work(LinkWork::DeleteLink(idx, DeleteCause::LostPath));
+            }
+        }
     }
 
     fn on_finished(&mut self, how: Finished, now: Instant) {

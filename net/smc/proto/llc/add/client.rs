@@ -290,11 +290,20 @@ impl AddLinkClient {
         }
     }
 
+    /// Returns the index of the new link if no more messages are to come on another one.
+    pub(in crate::llc) fn awaited(&self) -> Option<LinkIdx> {
+        match self.state {
+            ClientState::Offered | ClientState::Keys { .. } => None,
+            ClientState::Waiting { .. } | ClientState::Preparing { .. } => Some(self.offer.idx),
+        }
+    }
+
     /// A link is gone; `None` if the flow does not need it.
     pub(in crate::llc) fn on_link_down<'a>(&self, idx: LinkIdx) -> Option<Actions<'a>> {
         let place = self.offer.place();
         if idx == place.on {
-            return Some(place.failed(AddLinkError::LinkLost));
+            let is_needed = self.awaited().is_none();
+            return is_needed.then(|| place.failed(AddLinkError::LinkLost));
         }
         (idx == place.idx).then(|| place.deleted_by_us(AddLinkError::LinkLost, self.version))
     }

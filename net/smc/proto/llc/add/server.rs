@@ -228,10 +228,21 @@ impl AddLinkServer {
         }
     }
 
+    /// Returns the index of the new link if no more messages are to come on another one. The client may use it already.
+    pub(in crate::llc) fn awaited(&self) -> Option<LinkIdx> {
+        let is_awaited = match self.state {
+            ServerState::Offered { .. } | ServerState::Keys { .. } => false,
+            ServerState::Connecting => self.version == Version::V2,
+            ServerState::Confirming { .. } => true,
+        };
+        is_awaited.then_some(self.place.idx)
+    }
+
     /// A link is gone; `None` if the flow does not need it.
     pub(in crate::llc) fn on_link_down<'a>(&self, idx: LinkIdx) -> Option<Actions<'a>> {
         if idx == self.place.on {
-            return Some(self.place.failed(AddLinkError::LinkLost));
+            let is_needed = self.awaited().is_none();
+            return is_needed.then(|| self.place.failed(AddLinkError::LinkLost));
         }
         let is_new = idx == self.place.idx;
         is_new.then(|| {

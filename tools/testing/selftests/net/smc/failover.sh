@@ -72,6 +72,45 @@ often() {
 	set_sysctl smcr_testlink_time 1 && set_sysctl smcr_lgr_idle_time 5
 }
 
+# second_links CLIENT SERVER: the states of the group's second links; `connected` if the server waits for the client to
+# confirm.
+second_links() {
+	[ "$("$BIN/smc" link | awk '
+		$2 == 2 && /rxe_wire2?_a/ { a = $3 }
+		$2 == 2 && /rxe_wire2?_b/ { b = $3 == "activating" && $(NF - 1) !~ /^[0:]+$/ ? "connected" : $3 }
+		END { print a, b }')" = "$1 $2" ]
+}
+
+# first_device END: that of its first link.
+first_device() {
+	"$BIN/smc" link | awk -v end="$1" '$2 == 1 && $5 ~ "rxe_wire2?_" end { gsub("rxe_|/.*", "", $5); print $5 }'
+}
+
+# lose_amid CLIENT SERVER END: the group's only link goes when the other one is in these states.
+lose_amid() {
+	LOST=$(first_device "$3") && [ -n "$LOST" ] && within 10 second_links "$1" "$2" && link_down "$LOST" "$3" || return
+	"$BIN/smc" link | sed 's/^/# /'
+	within 10 second_links active active
+}
+
+ALL=("wire_a a" "wire2_a a" "wire_b b" "wire2_b b")
+
+# outlived CLIENT SERVER END: a connection goes on by the link that is being added. That takes its time, as each message
+# does.
+outlived() {
+	local code device
+	within 20 no_groups || return
+	for device in "${ALL[@]}"; do
+		in_place "${device#* }" tc qdisc add dev "${device% *}" root netem delay 300ms || return
+	done
+	hold && lose_amid "$@" && release
+	code=$?
+	# The devices are words.
+	# shellcheck disable=SC2068
+	noise ${ALL[@]} && link_up "$LOST" "$3" || return
+	return $code
+}
+
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "two devices each" up_fabric
@@ -94,6 +133,9 @@ check "full load: writers of both ends found rings full" rings_were_full
 saturated "full load: packets get lost" "$(scale 2 40)" silence noise "wire_a a" "wire2_b b"
 even "the load is spread" link_down link_up "wire_a a"
 
+check "the server's only link goes while another one is added, which the client uses" \
+	outlived active connected b
+check "the client's only link goes while another one is added" outlived activating connected a
 check "SMC still works" smctest --expect smc integrity --mib 1
 check "module unloads" within 20 unload_smc
 finish

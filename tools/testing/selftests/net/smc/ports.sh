@@ -28,20 +28,6 @@ two_ports() {
 	return $code
 }
 
-# hold and release: a connection, so that the link group stays.
-hold() {
-	touch /tmp/held
-	smctest --expect smc --port 7020 hold --seconds 0 \
-		--then "touch /tmp/made; while [ -e /tmp/held ]; do sleep 0.1; done; rm /tmp/made" &
-	HOLDER=$!
-	within 20 [ -e /tmp/made ]
-}
-
-release() {
-	rm -f /tmp/held
-	wait "$HOLDER"
-}
-
 # links_of END: the links there, as the device and the port of each. One that is being added is none yet: a group whose
 # last link goes is lost, whatever link it is about to have.
 links_of() {
