@@ -51,9 +51,48 @@ fn nothing_is_read_after_a_close_of_ours() {
     let mut duo = Duo::new();
     duo.write(Client, 5);
     duo.settle();
-    duo.server().close(false);
+    duo.server().close(true);
     duo.server().abort();
     duo.settle();
     duo.server().aborted();
     assert_eq!(duo.server().recv_state(), Recv::Eof);
+}
+
+#[test]
+fn shutdown_of_both_directions_leaves_unread_data_to_be_read() {
+    let mut duo = Duo::new();
+    assert!(duo.write(Server, 10));
+    duo.settle();
+    duo.client().close(false);
+    duo.settle();
+    assert_eq!(duo.server().recv_state(), Recv::Eof);
+    assert!(!duo.effects[Server.index()].reset);
+    assert!(!duo.effects[Server.index()].broken_pipe);
+    assert_eq!(duo.client().recv_state(), Recv::Ready(10));
+    duo.server().close(true);
+    duo.settle();
+    assert_eq!(duo.client().recv_state(), Recv::Ready(10));
+    assert!(!duo.client().is_finished(), "the socket is still there");
+    duo.client().close(true);
+    assert_eq!(duo.client().recv_state(), Recv::Eof);
+    duo.settle();
+    assert!(duo.client().is_finished() && duo.server().is_finished());
+}
+
+#[test]
+fn data_that_arrive_after_a_shutdown_of_both_directions_are_refused() {
+    let mut duo = Duo::new();
+    assert!(duo.write(Server, 10));
+    duo.settle();
+    // The close waits behind data that the server does not read.
+    for _ in 0..20 {
+        duo.write(Client, 1000);
+        duo.settle();
+    }
+    duo.client().close(false);
+    duo.settle();
+    assert!(!duo.effects[Server.index()].reset, "what was unread before");
+    assert!(duo.write(Server, 10));
+    duo.settle();
+    assert!(duo.effects[Server.index()].reset);
 }

@@ -171,12 +171,13 @@ impl Carrier {
         }
     }
 
-    /// Closes, in order, the connection of a client whose application had closed the socket before.
+    /// Closes the connection of a client whose application had closed the socket before; `linger` as in
+    /// [`Carrier::close`].
     /// Context: may sleep.
-    pub(crate) fn drop_unused(&self, sk: &Sk) {
+    pub(crate) fn drop_unused(&self, sk: &Sk, linger: Option<isize>) {
         match self {
-            Self::SmcR(conn) => conn.drop_unused(),
-            Self::SmcD(conn) => conn.close(sk, None),
+            Self::SmcR(conn) => conn.drop_unused(linger),
+            Self::SmcD(conn) => conn.close(sk, linger),
         }
     }
 

@@ -28,6 +28,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            Full,
             Relaxed,
             Release, //
         },
@@ -168,6 +169,9 @@ pub(crate) struct Sock {
     was_disconnected: Atomic<bool>,
     /// connect(2) has not returned the result of the last attempt yet.
     connect_result_pending: Atomic<bool>,
+    /// Directions that the application has shut down since TCP connected, as bits of `sk_shutdown`: of what comes of
+    /// the handshake, which needs TCP both ways until then.
+    late_shutdown: Atomic<u32>,
     /// SMC_LIMIT_HS: take on no more handshakes than can be worked on at once.
     limit_hs: Atomic<bool>,
     /// Handshakes in progress, of connections to this listener.
@@ -223,6 +227,7 @@ impl Sock {
                 first: SetOnce::new(),
                 was_disconnected: Atomic::new(false),
                 connect_result_pending: Atomic::new(false),
+                late_shutdown: Atomic::new(0),
                 limit_hs: Atomic::new(limit_hs),
                 handshakes: Atomic::new(0),
                 defer_accept_s: Atomic::new(0),
@@ -354,6 +359,36 @@ impl Sock {
     /// Whether it is a listener's connection that accept(2) has not returned yet.
     fn is_unaccepted(&self) -> bool {
         self.orphan.lock().is_some()
+    }
+
+    /// shutdown(2) with argument `how` while the handshake runs.
+    fn shutdown_late(&self, how: i32) {
+        // CAST: 0, 1 or 2.
+        let bits = (how + 1) as u32;
+        let mut old = self.late_shutdown.load(Relaxed);
+        while let Err(other) = self.late_shutdown.cmpxchg(old, old | bits, Full) {
+            old = other;
+        }
+        self.apply_late_shutdown();
+    }
+
+    /// Shuts down what has come of the handshake, if the application has asked for that meanwhile. Called after either
+    /// has happened.
+    fn apply_late_shutdown(&self) {
+        if !matches!(self.phase(), Phase::Active | Phase::Fallback) {
+            return;
+        }
+        let bits = self.late_shutdown.xchg(0, Full);
+        if bits == 0 {
+            return;
+        }
+        // CAST: two bits.
+        let (how, bits) = (bits as i32 - 1, bits as u8);
+        let _ = match self.conn() {
+            Some(conn) => active::shutdown(self, &conn, how),
+            None => self.tcp.shutdown(how).map(|()| self.sk.add_shutdown(bits)),
+        };
+        self.sk.wake_state();
     }
 
     /// Ends the socket: the application has closed it, or will never accept it.

@@ -13,6 +13,7 @@
     reason = "it is built where the tests run, not where packages are"
 )]
 
+mod acceptors;
 mod admin;
 mod apart;
 mod bulk;
@@ -96,6 +97,8 @@ enum Command {
     Many(many::Arguments),
     /// Send on many connections at once, then wait for all answers
     Bursts(bursts::Arguments),
+    /// Wait in accept(2) in several tasks; prints KTAP
+    Acceptors,
     /// Close clients about when connect(2) ends
     ClosedClient(closed_client::Arguments),
     /// Close listeners about when handshakes end
@@ -181,6 +184,7 @@ fn main() -> ExitCode {
         Command::Integrity(options) => integrity::run(context, options),
         Command::Many(options) => many::run(context, options),
         Command::Bursts(options) => bursts::run(context, options),
+        Command::Acceptors => acceptors::run(context),
         Command::ClosedClient(options) => closed_client::run(context, options),
         Command::ClosedListener(options) => closed_listener::run(context, options),
         Command::Churn(options) => churn::run(context, options),

@@ -52,17 +52,7 @@ impl Conn {
             self.flush(sk, timeout);
         }
         let fin_timeout = Duration::from_nanos(sk.fin_timeout());
-        let mut unreset = None;
-        let fx = self.with(|inner| {
-            unreset = inner.tcp_to_reset();
-            if linger == Some(0) {
-                inner.stream.reset();
-            }
-            inner.stream.close(true)
-        });
-        if let Some(tcp) = unreset {
-            tcp.abort(ECONNABORTED);
-        }
+        let fx = self.close_stream(linger == Some(0));
         self.detach_sock();
         self.conclude(sk, &fx);
         self.make_orphan(fin_timeout);
@@ -75,12 +65,28 @@ impl Conn {
         self.close(sk, Some(0));
     }
 
-    /// Closes the connection of a client whose application had closed the socket before.
+    fn close_stream(&self, is_reset: bool) -> CloseEffects {
+        let mut unreset = None;
+        let fx = self.with(|inner| {
+            unreset = inner.tcp_to_reset();
+            if is_reset {
+                inner.stream.reset();
+            }
+            inner.stream.close(true)
+        });
+        if let Some(tcp) = unreset {
+            tcp.abort(ECONNABORTED);
+        }
+        fx
+    }
+
+    /// Closes the connection of a client whose application had closed the socket before; `linger` as in
+    /// [`Conn::close`], but there is no wait.
     /// Context: may sleep.
-    pub(crate) fn drop_unused(self: &Arc<Self>) {
+    pub(crate) fn drop_unused(self: &Arc<Self>, linger: Option<isize>) {
         let fin_timeout = self.sk().map_or(0, |sk| sk.fin_timeout());
+        let fx = self.close_stream(linger == Some(0));
         self.detach_sock();
-        let fx = self.with(|inner| inner.stream.close(true));
         if fx.transmit {
             self.transmit();
         }

@@ -166,6 +166,8 @@ pub struct Stream {
     close_posted: bool,
     /// The application has released the socket.
     released: bool,
+    /// Bytes received when the close flag was set.
+    received_at_close: u64,
     /// Aborted locally by [`Stream::abort`].
     killed: bool,
     /// The connection has no link any more.
@@ -212,6 +214,7 @@ impl Stream {
             validation_due: false,
             close_posted: false,
             released: false,
+            received_at_close: 0,
             killed: false,
             has_no_link: false,
             shutdown: Shutdown {

@@ -45,13 +45,14 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Carrier) -> bool 
             // Does nothing if there was another one before.
             this.first.populate(first);
             successes.count(version);
+            this.apply_late_shutdown();
             this.sk.wake_state();
             this.sk.wake_writable();
             hook_tcp(this);
             true
         }
         Err(SockState::Active(conn)) => {
-            conn.drop_unused(&this.sk);
+            conn.drop_unused(&this.sk, this.sk.linger().filter(|time| *time == 0));
             false
         }
         Err(_) => false,

@@ -142,20 +142,21 @@ fn start_tcp(
     info: Option<FallbackInfo>,
 ) -> Result<ConnectStart> {
     Sock::hook_connection(this)?;
-    this.transition(&[Phase::Init], SockState::Connecting(info))
-        .map_err(|_| EINVAL)?;
     this.tcp.set_syn_smc(info.is_none());
     // What became of an earlier attempt does not matter any more.
     let _ = this.sk.take_err();
+    this.late_shutdown.store(0, Relaxed);
     match this.tcp.connect(addr, O_NONBLOCK) {
-        Err(e) if e == EINPROGRESS && this.tcp.state().is_connecting() => {}
+        Ok(()) => {}
+        Err(e) if e == EINPROGRESS => {}
+        Err(e) => return Err(e),
+    }
+    // Not before TCP has begun: work that an earlier attempt left would find that there is none.
+    this.transition(&[Phase::Init], SockState::Connecting(info))
+        .map_err(|_| EINVAL)?;
+    if !this.tcp.state().is_connecting() {
         // The event came before the phase was there for it.
-        Err(e) if e == EINPROGRESS => Sock::schedule_work(this.as_arc_borrow()),
-        Ok(()) => Sock::schedule_work(this.as_arc_borrow()),
-        Err(e) => {
-            let _ = this.transition(&[Phase::Connecting], SockState::Init);
-            return Err(e);
-        }
+        Sock::schedule_work(this.as_arc_borrow());
     }
     Ok(ConnectStart::Started)
 }
@@ -225,8 +226,11 @@ pub(super) fn connect_work(this: &Arc<Sock>) {
             false => cancel_connect(this),
         };
     }
-    if let Err(e) = this.tcp.finish_connect() {
-        return fail(this, e);
+    match this.tcp.finish_connect() {
+        Ok(()) => {}
+        // A shutdown(2) that crossed the end of the attempt has marked the socket.
+        Err(e) if e == EISCONN => {}
+        Err(e) => return fail(this, e),
     }
     let outcome = match this.without_smc() {
         Some(info) => Ok(HandshakeResult::Fallback(info)),
@@ -270,6 +274,10 @@ fn reconnect(this: &Sock, info: FallbackInfo) -> Result {
 /// The attempt has failed, with the error of TCP or `e`. TCP is left as failed attempts leave it, and answers for
 /// what the application sees of that, until [`take_connect_result`].
 fn fail(this: &Sock, e: Error) {
+    if this.phase() == Phase::Closed {
+        // TCP's connection is closed in order when this work lets go of the socket.
+        return;
+    }
     // Of no effect where there is no connection any more.
     this.tcp.abort(e);
     let e = this.tcp.take_err().err().unwrap_or(e);
@@ -289,13 +297,12 @@ pub(super) fn cancel_connect(this: &Sock) {
     this.sk.wake_state();
 }
 
-/// The application has closed the socket while it connects. The server may have the connection, and its application may
-/// have accepted it: as over TCP it then sees an orderly end. A handshake in progress comes to an end, as it receives
-/// nothing more.
+/// The application has closed the socket while it connects. With a TCP connection the server may have accepted it, and
+/// sees an orderly end: the handshake goes on, for some seconds at most, and what comes of it is closed.
 pub(super) fn close(this: &Sock) {
-    if this.tcp.state().is_connecting() || this.sk.linger() == Some(0) {
+    if this.sk.linger() == Some(0) {
         this.tcp.abort(ECONNABORTED);
-    } else {
+    } else if this.tcp.state().is_connecting() {
         let _ = this.tcp.shutdown(2);
     }
 }

@@ -327,6 +327,7 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(Unattache
     loop {
         if let Some(child) = listener.pop() {
             if timeout != 0 {
+                wake_next(&this);
                 defer_accept(&this, &child);
             }
             let orphan = child.orphan.lock().take().ok_or(EINVAL)?;
@@ -335,6 +336,7 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(Unattache
         match clcsock_accept(&this, &listener) {
             Ok(Some((orphan, child))) => {
                 if timeout != 0 {
+                    wake_next(&this);
                     defer_accept(&this, &child);
                 }
                 return Ok((orphan, child));
@@ -367,6 +369,14 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(Unattache
                     || this.sk.has_err()
             })
             .map_err(|end| end.errno())?;
+    }
+}
+
+/// Another task may wait in accept(2), and each is woken alone: several connections that came to TCP at once have woken
+/// one of them.
+fn wake_next(this: &Sock) {
+    if is_ready(this) {
+        this.sk.wake_readable();
     }
 }
 

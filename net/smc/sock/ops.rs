@@ -131,6 +131,11 @@ impl StreamSocket for Sock {
             return active::shutdown(&this, &conn, how);
         }
         let _setup = this.setup.lock();
+        let state = this.tcp.state();
+        if this.phase() == Phase::Connecting && !state.is_connecting() && !state.is_closed() {
+            this.shutdown_late(how);
+            return Ok(());
+        }
         this.tcp.shutdown(how)?;
         if this.phase() == Phase::Listening && !this.tcp.state().is_listening() {
             listen::stop_listening(&this.into());

@@ -445,6 +445,10 @@ const CONNECTIONS: &[Case] = ends![
     "the peer shuts down both": |pair| {
         Ok(pair.peer()?.shutdown(libc::SHUT_RDWR)?)
     },
+    "the peer shuts down both, with unread data": |pair| {
+        pair.leave_unread()?;
+        Ok(pair.peer()?.shutdown(libc::SHUT_RDWR)?)
+    },
     "the peer shuts down writing, and resets": |pair| {
         pair.peer()?.shutdown(libc::SHUT_WR)?;
         pair.await_end()?;
@@ -460,6 +464,19 @@ const CONNECTIONS: &[Case] = ends![
     },
     "shutdown of both": |pair| {
         Ok(pair.subject.shutdown(libc::SHUT_RDWR)?)
+    },
+    "shutdown of both, with unread data": |pair| {
+        pair.have_unread()?;
+        Ok(pair.subject.shutdown(libc::SHUT_RDWR)?)
+    },
+    "shutdown of both, with unread data, and the peer closes": |pair| {
+        pair.have_unread()?;
+        pair.subject.shutdown(libc::SHUT_RDWR)?;
+        await_true("the end at the peer", || {
+            pair.peer.as_ref().is_some_and(|peer| events(peer) & libc::POLLRDHUP != 0)
+        })?;
+        pair.peer = None;
+        Ok(())
     },
     "shutdown of writing, and the peer resets": |pair| {
         pair.subject.shutdown(libc::SHUT_WR)?;

@@ -49,8 +49,8 @@ impl Stream {
 
     /// The application closes (`released`) or shuts down both directions.
     ///
-    /// The next message has the abort flag if data are unread, else the close flag; the latter waits until all data
-    /// have arrived, as long as [`Stream::is_closing`]. The connection can be freed if [`Stream::is_finished`]
+    /// The next message has the abort flag if data are lost with this, else the close flag; the latter waits until all
+    /// data have arrived, as long as [`Stream::is_closing`]. The connection can be freed if [`Stream::is_finished`]
     /// afterwards.
     pub fn close(&mut self, released: bool) -> CloseEffects {
         let before = self.state;
@@ -271,22 +271,26 @@ impl Stream {
         self.sent_after_close |= fx.broken_pipe;
     }
 
-    /// Sets the abort flag if data are unread, or known to follow, else the close flag, unless either is set.
+    /// Sets the abort flag if the application closes and data are unread, or if more are known to follow, else the
+    /// close flag, unless either is set.
     fn close_once(&mut self) {
         if self.own.any_close() {
             return;
         }
-        if self.readable() > 0 || self.refuses_data_after_close() {
+        let loses_data = self.released && self.readable() > 0;
+        if loses_data || self.refuses_data_after_close() {
             self.set_abort_flag();
         } else {
+            self.received_at_close = self.recv.received();
             self.own.insert(StateFlags::CLOSED);
         }
     }
 
-    /// Data arrived after the application closed. They are never read, so the peer may never accept the data left here:
-    /// aborts, as TCP resets such a connection.
+    /// Data arrived after the application closed, or shut down both directions. They are never read, so the peer may
+    /// never accept the data left here: aborts, as TCP resets such a connection.
     pub(super) fn abort_on_data_after_close(&mut self) {
-        if self.is_closing() && self.readable() > 0 && !self.peer.any_close() {
+        let has_new = self.recv.received() != self.received_at_close;
+        if self.is_closing() && has_new && self.readable() > 0 && !self.peer.any_close() {
             self.own = self.own.without(StateFlags::CLOSED);
             self.set_abort_flag();
         }

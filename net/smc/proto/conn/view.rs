@@ -182,9 +182,7 @@ impl Stream {
             ConnState::Init | ConnState::Listen => return Recv::NotConnected,
             ConnState::Closed if !self.is_read_shut() => return Recv::NotConnected,
             // No data are returned after our close. Data that arrived before a reset are, as over TCP.
-            ConnState::Closed | ConnState::PeerFinCloseWait if self.shutdown.recv => {
-                return Recv::Eof
-            }
+            ConnState::Closed | ConnState::PeerFinCloseWait if self.released => return Recv::Eof,
             _ => {}
         }
         match self.readable() {

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# What comes late: a handshake that gets no processor in time while others do, the worker of an earlier one, data that
-# comes after the end of TCP. Nobody suffers.
+# What comes late, or early: a handshake that gets no processor in time while others do, the worker of an earlier one,
+# data that comes after the end of TCP, a shutdown(2) before the handshake is over. Nobody suffers.
 
 . "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/broken.bash"
@@ -137,6 +137,63 @@ connects_in_order() {
 	END
 }
 
+# answers_after_end COUNT: accepts so many connections; each reads the end of the stream, and answers.
+answers_after_end() {
+	timeout 100 python3 - "$IP_B" "$1" <<-'END'
+		import socket, sys
+		listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+		listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+		listener.bind((sys.argv[1], 7303))
+		listener.listen(64)
+		for _ in range(int(sys.argv[2])):
+		    connection, _ = listener.accept()
+		    connection.settimeout(10)
+		    assert connection.recv(1) == b''
+		    connection.sendall(b'y')
+		    connection.close()
+	END
+}
+
+# ends_early MILLISECONDS COUNT: makes so many connections, and shuts writing down that time after TCP has connected,
+# ten milliseconds later each time.
+ends_early() {
+	timeout 100 python3 - "$IP_B" "$1" "$2" <<-'END'
+		import socket, sys, time
+		first, count = int(sys.argv[2]), int(sys.argv[3])
+		for wait in range(first, first + 10 * count, 10):
+		    client = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+		    client.setblocking(False)
+		    client.connect_ex((sys.argv[1], 7303))
+		    while client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) != b'\x01':
+		        time.sleep(0.001)
+		    time.sleep(wait / 1000)
+		    client.shutdown(socket.SHUT_WR)
+		    client.settimeout(10)
+		    assert client.recv(1) == b'y', wait
+		    client.close()
+	END
+}
+
+# half_closes MILLISECONDS: the server hears of it, and its answer is read, as over TCP.
+half_closes() {
+	local server code
+	in_ns b bash -c "$(declare -f answers_after_end); IP_B=$IP_B answers_after_end 4" &
+	server=$!
+	await_port b 7303 && in_ns a bash -c "$(declare -f ends_early); IP_B=$IP_B ends_early $1 4"
+	code=$?
+	wait "$server" && [ $code = 0 ]
+}
+
+# half_closes_at_all_times: during the first contacts of groups, and handshakes that follow.
+half_closes_at_all_times() {
+	local ms
+	ip netns exec a tc qdisc add dev wire_a root netem delay 20ms || return
+	for ((ms = 0; ms < 240; ms += 40)); do
+		within 20 no_groups && half_closes $ms || return
+	done
+	ip netns exec a tc qdisc del dev wire_a root
+}
+
 # in_order: accept(2) returns the connections of a client in the order in which its connect(2) did.
 in_order() {
 	local server code
@@ -156,9 +213,11 @@ check "a server" serve
 check "a first contact is late, and connections join at once" each_time "$(scale 5 50)" busy late_first
 unserve
 check "accept returns connections in the order of connect" busy in_order
+check "a half close during the handshake is one of the connection" half_closes_at_all_times
 require "nothing is kept of closed TCP connections" each_end sh -c "echo 0 >/proc/sys/net/ipv4/tcp_max_tw_buckets"
 check "data that a reset of TCP overtakes is read" reset_overtakes
 require "shared memory is allowed" same_host on
 check "over shared memory, accept returns connections in that order, too" busy in_order
+check "nor is a half close during the handshake lost there" half_closes_at_all_times
 check "module unloads" within 20 unload_smc
 finish

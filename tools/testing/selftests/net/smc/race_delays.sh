@@ -28,6 +28,7 @@ connections() {
 	# A server that answers, and closes before its client's call of send has returned.
 	run "$1: one answer, and the end" "$2" churn --processes 8 --opens "$(scale 200 4000)" --way 5
 	run "$1: clients are closed when they are accepted" "$2" closed-client --connections "$(scale 500 5000)"
+	run "$1: and reset" "$2" closed-client --reset --connections "$(scale 500 5000)"
 	run "$1: listeners are closed while handshakes end" "$2" closed-listener --connections "$(scale "$3" 15000)"
 	run "$1: many at once" "$2" many --connections 200 --kib 64
 	suite "$1: killed" smctest --expect "$2" killed
