@@ -125,6 +125,21 @@ larger() {
 	[ "$after_a" = "$before_a" ] && [ "$after_b" -gt "$before_b" ]
 }
 
+# messages_per_packet: of 64 bytes, one after another on a connection from a to b.
+messages_per_packet() {
+	local counter=/sys/class/infiniband/rxe_wire_a/ports/1/hw_counters/sent_pkts before bytes
+	before=$(cat $counter) && bytes=$(smctest --expect smc flood --connections 1 --chunk 64 --seconds 0.5 |
+		awk '/^flood:/ { print $4 }') && [ "${bytes:-0}" -gt 0 ] && echo $((bytes / 64 / ($(cat $counter) - before)))
+}
+
+# gathered: small messages wait for those before them, unless autocorking is off.
+gathered() {
+	local on off
+	on=$(messages_per_packet) && off=$(with_sysctl a net/smc/autocorking_size 0 messages_per_packet) || return
+	echo "# messages in a packet: $on, or $off"
+	[ "$on" -ge 4 ] && [ "$off" -le 1 ]
+}
+
 require "RDMA modules load" load_rdma
 require "the C module answers" answers c
 require "our module answers" answers ours
@@ -150,5 +165,6 @@ require "and which is there again" up_netns
 require "soft RoCE again" up_rxe
 check "wmem: the send buffer is twice that" larger wmem sent 5
 check "rmem: the receive buffer is that" larger rmem received 4
+check "autocorking_size: small messages are gathered" gathered
 check "module unloads" within 20 unload_smc
 finish
