@@ -6,8 +6,10 @@
 # clock: instructions
 # leaks: no
 # The referee: one system (`ours`, `c_module` or `tcp`) between two network namespaces with soft RoCE, where
-# each instruction takes a nanosecond and is counted. With SAME_HOST, `ours` goes by shared memory, without an RDMA
-# device, and `tcp_lo` is TCP within one namespace.
+# each instruction takes a nanosecond and is counted. With SAME_HOST both modules go by shared memory, without an RDMA
+# device, and there are others, which the programs that are not for them leave out: `tcp_lo` is TCP within one
+# namespace, `sockmap` TCP whose data BPF programs (the object $SOCKMAP) lead from socket to socket, `unix` has UNIX
+# sockets, and `bound` memory that both processes map. The program $PEER (tools/bench/peer.c) can use all of them.
 #   referee.sh SYSTEM SECONDS PROGRAM...
 # Writes "PROGRAM NANOSECONDS [BYTES]" lines to $OUT/windows, for each program's time in which QEMU's plugin
 # counted (its file counts.N belongs to line (N + 1) / 2, if N is odd), and the kernel's symbols to $OUT/kallsyms.
@@ -32,7 +34,7 @@ read_programs() {
 		path=$(command -v "$program") && ldd "$path" | grep -o '/[^ ]*' | xargs cat "$path" >/dev/null || return
 	done
 	if [ -n "${SAME_HOST:-}" ]; then
-		for program in redis-server redis-benchmark nginx wrk h2load memcached memcslap tr \
+		for program in "$PEER" bpftool redis-server redis-benchmark nginx wrk h2load memcached memcslap tr \
 			"$(ls -d /usr/lib/postgresql/*/bin/postgres | tail -1)" "$(ls -d /usr/lib/postgresql/*/bin/pgbench | tail -1)"; do
 			path=$(command -v "$program") && ldd "$path" | grep -o '/[^ ]*' | xargs cat "$path" >/dev/null || return
 		done
@@ -100,7 +102,7 @@ amid() {
 # by_device COMMAND...: the command's data go the way they are meant to go: over TCP, by at least 100 kB over the RDMA
 # device, or within the kernel.
 by_device() {
-	if [ -n "${SAME_HOST:-}" ] && [ "$SYSTEM" = ours ]; then
+	if [ -n "${SAME_HOST:-}" ] && [ "$FAMILY" = smc ] || [ "$SYSTEM" = sockmap ]; then
 		off_the_wire "$@"
 	elif [ "$FAMILY" = tcp ]; then
 		"$@"
@@ -167,6 +169,52 @@ iperf3_amid() {
 	iperf3_end || die "iperf3: $(tail -2 "$IPERF_JSON")"
 	echo "$program $ELAPSED $(awk -v ns="$ELAPSED" -v bits="$(iperf3_field sum_received bits_per_second)" \
 		'BEGIN { printf "%.0f", ns / 1e9 * bits / 8 }')" >>"$OUT/windows"
+}
+
+# peer_amid PROGRAM MODE BYTES CONNECTIONS COUNT: each message counts as so much.
+peer_amid() {
+	local program=$1 mode=$2 bytes=$3 connections=$4 count=$5 server client
+	# shellcheck disable=SC2086
+	ip netns exec b $PREFIX "$PEER" serve "$OVER" "$mode" "$bytes" "$connections" >/tmp/server 2>&1 &
+	server=$!
+	case $OVER in
+	unix) within 10 grep -q @smc-bench-peer /proc/net/unix ;;
+	shared) within 10 [ -s /dev/shm/smc-bench-peer ] ;;
+	*) await_port b 11112 ;;
+	esac || die "$program: the server does not begin"
+	BEFORE=$(packets)
+	# shellcheck disable=SC2086
+	ip netns exec a $PREFIX "$PEER" load "$OVER" "$mode" "$bytes" "$connections" "$RUN_SECONDS" >/tmp/load 2>&1 &
+	client=$!
+	amid "$program" "$client"
+	wait "$client" || die "$program: $(tail -3 /tmp/load)"
+	did "$program" "$(awk -v count="$count" '/messages/ { print $1 * count }' /tmp/load)"
+	if [ "$mode" = connect ]; then
+		kill "$server" && { wait "$server" || :; } 2>/dev/null
+	else
+		wait "$server" || die "$program: the server failed"
+	fi
+}
+
+# connections_amid: by the program that can use UNIX sockets, or the one that sees the path of each.
+connections_amid() {
+	case $OVER in
+	unix) peer_amid connections connect 1 1 1 ;;
+	*) connect connections "$EXPECTED" ;;
+	esac
+}
+
+# idle: a thousand connections.
+idle() {
+	local said
+	mark
+	case $OVER in
+	unix) said=$("$PEER" idle unix 1000 | awk '{ print $1 }') ;;
+	*) said=$(smctest --family "$FAMILY" --expect "$EXPECTED" idle | sed -n 's/.*connections: \([0-9.]*\) KiB.*/\1/p') ;;
+	esac
+	[ -n "$said" ] || die "idle: no figure"
+	mark
+	echo "idle 1 $said" >>"$OUT/windows"
 }
 
 # connect PROGRAM EXPECTED: connections one after another, until the window is over. Those before it have read
@@ -309,6 +357,31 @@ pgbench_load() {
 
 # run PROGRAM
 run() {
+	case $SYSTEM:$1 in
+	unix:bulk* | unix:pingpong* | unix:stream* | unix:connections | unix:idle) ;;
+	bound:bulk* | bound:pingpong* | bound:stream*) ;;
+	# What else uses TCP has no other path.
+	unix:* | bound:*) return ;;
+	esac
+	if [ -n "${SAME_HOST:-}" ]; then
+		case $1 in
+		pingpong_64b) by_device peer_amid "$1" pingpong 64 1 1 ;;
+		pingpong_4k) by_device peer_amid "$1" pingpong 4096 1 2 ;;
+		stream_64b) by_device peer_amid "$1" stream 64 1 1 ;;
+		stream_4k) by_device peer_amid "$1" stream 4096 1 1 ;;
+		bulk) by_device peer_amid "$1" stream 131072 1 131072 ;;
+		bulk_16) by_device peer_amid "$1" stream 131072 16 131072 ;;
+		connections) connections_amid ;;
+		idle) idle ;;
+		iperf3) by_device iperf3_amid "$1" ;;
+		*) run_program "$1" ;;
+		esac || die "$1: not the way that was meant"
+	else
+		run_program "$1"
+	fi
+}
+
+run_program() {
 	case $1 in
 	fallback) connect fallback tcp ;;
 	connections) connect connections "$EXPECTED" ;;
@@ -334,6 +407,15 @@ run() {
 	esac
 }
 
+# sockmap: all TCP connections of the machine from now on.
+sockmap() {
+	local pins=/sys/fs/bpf/sockmap
+	mount -t cgroup2 none /sys/fs/cgroup && mount -t bpf bpf /sys/fs/bpf &&
+		bpftool prog loadall "$SOCKMAP" $pins pinmaps $pins/maps &&
+		bpftool cgroup attach /sys/fs/cgroup sock_ops pinned $pins/established &&
+		bpftool prog attach pinned $pins/redirect msg_verdict pinned $pins/maps/connections
+}
+
 # Time for the start and the window; programs take whole seconds.
 RUN_SECONDS=$(awk -v s="$WINDOW" -v more="${SAME_HOST:-0}" 'BEGIN { printf "%d", s + 1.999 + more }')
 : >"$OUT/windows"
@@ -344,7 +426,11 @@ ours | c_module)
 	load_smc && common_eid || die "cannot load the module"
 	FAMILY=smc PREFIX="smc run" EXPECTED=smc
 	;;
-tcp) FAMILY=tcp PREFIX='' EXPECTED=tcp ;;
+tcp | unix | bound) FAMILY=tcp PREFIX='' EXPECTED=tcp ;;
+sockmap)
+	FAMILY=tcp PREFIX='' EXPECTED=tcp
+	sockmap || die "cannot load the BPF programs"
+	;;
 tcp_lo)
 	# Both names are of one namespace, which reaches its own address by the loopback device. The other one stays,
 	# with its end of the wire.
@@ -363,10 +449,15 @@ for program in "$@"; do
 done
 if [ -z "${SAME_HOST:-}" ]; then
 	up_rxe || die "no soft RoCE"
-elif [ "$SYSTEM" = ours ]; then
-	same_host on
+elif [ "$FAMILY" = smc ]; then
+	[ "$SYSTEM" != ours ] || same_host on
 	EXPECTED=smcd
 fi
+case $SYSTEM in
+unix) OVER=unix ;;
+bound) OVER=shared ;;
+*) OVER=$IP_B ;;
+esac
 for program in "$@"; do
 	case $program in fallback*) ;; *) run "$program" ;; esac
 done

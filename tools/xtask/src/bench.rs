@@ -38,6 +38,12 @@ pub(crate) enum System {
     Tcp,
     /// TCP over the loopback device.
     TcpLo,
+    /// TCP between the namespaces, with BPF programs that lead its data from socket to socket.
+    Sockmap,
+    /// UNIX stream sockets.
+    Unix,
+    /// Rings in memory that two processes share, without the kernel but for sleeping: the bound.
+    Bound,
     /// RDMA over the same wire, without sockets.
     Verbs,
 }
@@ -51,6 +57,9 @@ impl System {
             Self::CModule => "c_module",
             Self::Tcp => "tcp",
             Self::TcpLo => "tcp_lo",
+            Self::Sockmap => "sockmap",
+            Self::Unix => "unix",
+            Self::Bound => "bound",
             Self::Verbs => "verbs",
         }
     }
@@ -59,7 +68,7 @@ impl System {
     fn module(self) -> &'static str {
         match self {
             Self::CModule => "c",
-            Self::Ours | Self::OursIwarp | Self::Tcp | Self::TcpLo | Self::Verbs => "ours",
+            _ => "ours",
         }
     }
 }
@@ -93,7 +102,8 @@ pub(crate) struct BenchArgs {
     /// processor.
     #[arg(long, requires = "referee")]
     pub(crate) no_checksums: bool,
-    /// The referee: within one kernel, by shared memory, beside TCP between namespaces and over the loopback device.
+    /// The referee: within one kernel, by shared memory, beside all else that programs of one machine can use, on a
+    /// kernel with more of that.
     #[arg(long, requires = "referee", conflicts_with = "no_checksums")]
     pub(crate) same_host: bool,
     /// The referee, and the option's cost: how long each program is counted, in seconds of the guest.

@@ -29,7 +29,15 @@ use report::{Run, Runs};
 const SCRIPT: &str = "tools/bench/referee.sh";
 /// The systems that it knows, and those within one kernel.
 const SYSTEMS: &[System] = &[System::Ours, System::CModule, System::Tcp];
-const SAME_HOST: &[System] = &[System::Ours, System::Tcp, System::TcpLo];
+const SAME_HOST: &[System] = &[
+    System::Ours,
+    System::CModule,
+    System::Tcp,
+    System::TcpLo,
+    System::Sockmap,
+    System::Unix,
+    System::Bound,
+];
 
 /// Runs the programs on all systems, prints the table, writes the report. `ko` is our module, `rxe` a variant of soft
 /// RoCE to use in place of the kernel's.
@@ -65,9 +73,10 @@ pub(crate) fn run(
         ..super::script_run(dirs, SCRIPT, kernel, ko)?
     };
     if args.same_host {
-        script_run
-            .env
-            .push(("SAME_HOST".to_owned(), "1".to_owned()));
+        let mut set = |name: &str, value: String| script_run.env.push((name.to_owned(), value));
+        set("SAME_HOST", "1".to_owned());
+        set("PEER", peer(dirs)?);
+        set("SOCKMAP", sockmap(dirs)?);
     }
     let (key, profiles) = match rxe {
         None if args.same_host => (super::report::SAME_HOST, "bench.profiles_same_host"),
@@ -90,6 +99,48 @@ pub(crate) fn run(
         super::report::json_of_member(before, key, report::json(&runs, systems))
     })?;
     Ok(true)
+}
+
+/// Builds the program that exchanges messages over whatever carries them; returns its path.
+fn peer(dirs: &Dirs) -> Result<String> {
+    let options = [
+        "-O2",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-std=gnu11",
+        "-pthread",
+    ];
+    compile(dirs, "gcc", &options, "peer.c", "peer")
+}
+
+/// Builds the BPF programs that lead data from socket to socket; returns the path of their object.
+fn sockmap(dirs: &Dirs) -> Result<String> {
+    let options = ["-target", "bpf", "-O2", "-g", "-Wall", "-Werror", "-c"];
+    let clang = format!("clang{LLVM}");
+    compile(dirs, &clang, &options, "sockmap.c", "sockmap.o")
+}
+
+/// Compiles `source` in `tools/bench` to `out/bench`.
+fn compile(
+    dirs: &Dirs,
+    compiler: &str,
+    options: &[&str],
+    source: &str,
+    target: &str,
+) -> Result<String> {
+    let folder = dirs.out("bench");
+    fs::create_dir_all(&folder)?;
+    let target = folder.join(target);
+    let status = Command::new(compiler)
+        .args(options)
+        .arg(dirs.repo.join("tools/bench").join(source))
+        .arg("-o")
+        .arg(&target)
+        .status()
+        .with_context(|| format!("cannot run {compiler}"))?;
+    ensure!(status.success(), "tools/bench/{source} does not build");
+    Ok(target.display().to_string())
 }
 
 /// Reads what the guest and the plugin left.

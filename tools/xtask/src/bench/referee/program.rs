@@ -9,22 +9,30 @@ use super::profile::{Function, Profile, BUILT_IN, USER};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum Program {
-    /// sockperf: 64 bytes there and 64 back.
+    /// 64 bytes there and 64 back: sockperf, or `peer` within one kernel.
     #[value(name = "pingpong_64b")]
     Pingpong64b,
-    /// sockperf: 4 KiB there and 4 KiB back.
+    /// 4 KiB there and 4 KiB back, by the same.
     #[value(name = "pingpong_4k")]
     Pingpong4k,
-    /// sockperf: messages of 64 bytes one way.
+    /// Messages of 64 bytes one way, by the same.
     #[value(name = "stream_64b")]
     Stream64b,
-    /// sockperf: messages of 4 KiB one way.
+    /// Messages of 4 KiB one way, by the same.
     #[value(name = "stream_4k")]
     Stream4k,
-    /// iperf3: one stream.
+    /// One stream: iperf3, or `peer` within one kernel.
     Bulk,
+    /// `peer`: 16 streams.
+    #[value(name = "bulk_16")]
+    Bulk16,
+    /// iperf3 within one kernel: one stream.
+    #[value(name = "iperf3")]
+    Iperf3,
     /// Connections one after another.
     Connections,
+    /// The kernel's memory of a connection that does nothing.
+    Idle,
     /// Connections that fall back to TCP: there is no RDMA device.
     Fallback,
     /// As `Pingpong64b`, after a fallback.
@@ -72,7 +80,10 @@ impl Program {
         Self::Stream64b,
         Self::Stream4k,
         Self::Bulk,
+        Self::Bulk16,
         Self::Connections,
+        Self::Idle,
+        Self::Iperf3,
         Self::Redis1,
         Self::Redis64,
         Self::Redis512,
@@ -108,6 +119,9 @@ impl Program {
             Self::Stream64b => "stream_64b",
             Self::Stream4k => "stream_4k",
             Self::Bulk => "bulk",
+            Self::Bulk16 => "bulk_16",
+            Self::Iperf3 => "iperf3",
+            Self::Idle => "idle",
             Self::Connections => "connections",
             Self::Fallback => "fallback",
             Self::FallbackPingpong64b => "fallback_pingpong_64b",
@@ -135,6 +149,9 @@ impl Program {
             Self::Stream64b => "stream_64b_per_s",
             Self::Stream4k => "stream_4k_per_s",
             Self::Bulk => "bulk_gbps",
+            Self::Bulk16 => "bulk_16_gbps",
+            Self::Iperf3 => "iperf3_gbps",
+            Self::Idle => "idle_conn_kib",
             Self::Connections => "conns_per_s",
             Self::Fallback => "fallback_conns_per_s",
             Self::FallbackPingpong64b => "fallback_pingpong_64b_us",
@@ -161,7 +178,10 @@ impl Program {
             Self::Pingpong4k => "4 KiB ping-pong, us one way",
             Self::Stream64b => "64 B messages one way/s",
             Self::Stream4k => "4 KiB messages one way/s",
-            Self::Bulk => "iperf3, one stream, Gb/s",
+            Self::Bulk => "bulk, one stream, Gb/s",
+            Self::Bulk16 => "bulk, 16 streams, Gb/s",
+            Self::Iperf3 => "iperf3, one stream, Gb/s",
+            Self::Idle => "idle connection, KiB",
             Self::Connections => "connections/s",
             Self::Fallback => "connections/s after fallback",
             Self::FallbackPingpong64b => "64 B ping-pong after fallback",
@@ -189,6 +209,9 @@ impl Program {
             Self::Stream64b => "64 B message one way",
             Self::Stream4k => "4 KiB message one way",
             Self::Bulk => "MiB of bulk",
+            Self::Bulk16 => "MiB of 16 streams",
+            Self::Iperf3 => "MiB of iperf3",
+            Self::Idle => "KiB of idle connections",
             Self::Connections => "connection",
             Self::Fallback => "connection after fallback",
             Self::FallbackPingpong64b => "request and answer after fallback",
@@ -213,11 +236,14 @@ impl Program {
     pub(super) fn units(self, profile: &Profile, said: f64) -> f64 {
         let calls = |name: &str| profile.calls(|f| f.name == name && f.module == BUILT_IN) as f64;
         match self {
+            Self::Bulk | Self::Bulk16 | Self::Iperf3 | Self::FallbackBulk => {
+                said / f64::from(1 << 20)
+            }
+            _ if said > 0.0 => said,
             Self::Pingpong64b | Self::FallbackPingpong64b => calls("__sys_sendto") / 2.0,
             Self::Pingpong4k | Self::Stream64b | Self::Stream4k | Self::FallbackStream64b => {
                 calls("__sys_sendto")
             }
-            Self::Bulk | Self::FallbackBulk => said / f64::from(1 << 20),
             Self::Connections | Self::Fallback => calls("__sys_connect"),
             _ => said,
         }
@@ -228,7 +254,10 @@ impl Program {
         match self {
             Self::Pingpong64b | Self::FallbackPingpong64b => ns / 1e3 / units / 2.0,
             Self::Pingpong4k => ns / 1e3 / units,
-            Self::Bulk | Self::FallbackBulk => units * f64::from(1 << 20) * 8.0 / ns,
+            Self::Bulk | Self::Bulk16 | Self::Iperf3 | Self::FallbackBulk => {
+                units * f64::from(1 << 20) * 8.0 / ns
+            }
+            Self::Idle => units,
             _ => units * 1e9 / ns,
         }
     }

@@ -69,8 +69,23 @@ fn head(title: &str, systems: &[System]) -> String {
     for system in systems {
         let _ = write!(text, "{:>12}", system.key());
     }
-    let _ = writeln!(text, "{:>10}{:>10}", "ours/C", "ours/TCP");
+    for (words, _) in ratios(systems) {
+        let _ = write!(text, "{words:>12}");
+    }
+    text.push('\n');
     text
+}
+
+/// The systems that ours is compared with, and how the column is called.
+fn ratios(systems: &[System]) -> impl Iterator<Item = (&'static str, System)> + '_ {
+    const ALL: [(&str, System); 4] = [
+        ("ours/C", System::CModule),
+        ("ours/TCP", System::Tcp),
+        ("ours/unix", System::Unix),
+        ("ours/bound", System::Bound),
+    ];
+    ALL.into_iter()
+        .filter(|(_, system)| systems.contains(system))
 }
 
 fn line(text: &mut String, words: &str, systems: &[System], value: impl Fn(System) -> Option<f64>) {
@@ -83,8 +98,10 @@ fn line(text: &mut String, words: &str, systems: &[System], value: impl Fn(Syste
         let quotient = value(System::Ours)? / value(other)?;
         quotient.is_finite().then_some(quotient)
     };
-    let (to_c, to_tcp) = (ratio(System::CModule), ratio(System::Tcp));
-    let _ = writeln!(text, "{:>10}{:>10}", times(to_c), times(to_tcp));
+    for (_, other) in ratios(systems) {
+        let _ = write!(text, "{:>12}", times(ratio(other)));
+    }
+    text.push('\n');
 }
 
 /// Returns what the report says of the referee: an object for each system.
@@ -166,14 +183,8 @@ mod tests {
                 .map(str::to_owned)
                 .collect()
         };
-        assert_eq!(
-            words("64 B messages one way/s"),
-            ["3.00", "6.00", "0.50", "-"]
-        );
-        assert_eq!(
-            words("work requests to send"),
-            ["2.00", "2.00", "1.00", "-"]
-        );
+        assert_eq!(words("64 B messages one way/s"), ["3.00", "6.00", "0.50"]);
+        assert_eq!(words("work requests to send"), ["2.00", "2.00", "1.00"]);
         assert!(!text.contains("packets, there"), "{text}");
     }
 

@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Two processes of one machine that exchange messages, the same over whatever carries them: how fast connections
+ * within a machine are, and could be.
+ *
+ *   peer serve OVER MODE BYTES CONNECTIONS            one end; returns when all connections have ended
+ *   peer load OVER MODE BYTES CONNECTIONS SECONDS     the other end; prints how many messages it sent a second
+ *   peer idle unix CONNECTIONS                        prints the kernel's memory for each connection, in KiB
+ *
+ * OVER is an IPv4 address (TCP, or what `smc run` makes of it), `unix` (a stream socket), or `shared`: two rings in
+ * memory of both processes and futexes, which is the bound for whatever copies data in and out.
+ *
+ * MODE is `pingpong` (a message there and one back), `stream` (messages one way, as many as go) or `connect` (a
+ * connection, a byte each way, and the end of it, one after another; sockets only). Each connection of the first two
+ * has a thread at either end.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Of a ring; a power of two. */
+#define RING_BYTES (256u << 10)
+/* What a reader of a stream asks for. */
+#define READ_BYTES (128u << 10)
+#define PORT 11112
+#define UNIX_NAME "smc-bench-peer"
+#define SHARED_PATH "/dev/shm/smc-bench-peer"
+#define LINE 64
+
+/* Rings in shared memory -------------------------------------------------------------------- */
+
+struct ring {
+	/* Positions in the stream, each written by one side alone. */
+	_Alignas(LINE) _Atomic uint64_t produced;
+	_Alignas(LINE) _Atomic uint64_t consumed;
+	/* Futexes: 1 while the side sleeps. */
+	_Alignas(LINE) _Atomic uint32_t reader_sleeps;
+	_Alignas(LINE) _Atomic uint32_t writer_sleeps;
+	_Atomic uint32_t is_over;
+	_Alignas(LINE) unsigned char bytes[RING_BYTES];
+};
+
+struct shared {
+	_Atomic uint32_t is_ready;
+	/* One each way, for each connection. */
+	struct ring rings[][2];
+};
+
+static void sleep_on(_Atomic uint32_t *word)
+{
+	syscall(SYS_futex, word, FUTEX_WAIT, 1, NULL, NULL, 0);
+}
+
+static void wake(_Atomic uint32_t *word)
+{
+	if (!atomic_load(word))
+		return;
+	atomic_store(word, 0);
+	syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static size_t in_one_piece(uint64_t position, size_t bytes)
+{
+	size_t to_end = RING_BYTES - position % RING_BYTES;
+
+	return bytes < to_end ? bytes : to_end;
+}
+
+static size_t ring_read(struct ring *ring, unsigned char *to, size_t most)
+{
+	uint64_t consumed = atomic_load_explicit(&ring->consumed, memory_order_relaxed);
+	uint64_t ready;
+	size_t first;
+
+	for (;;) {
+		ready = atomic_load_explicit(&ring->produced, memory_order_acquire) - consumed;
+		if (ready)
+			break;
+		atomic_store(&ring->reader_sleeps, 1);
+		if (atomic_load(&ring->produced) != consumed) {
+			atomic_store(&ring->reader_sleeps, 0);
+			continue;
+		}
+		if (atomic_load(&ring->is_over))
+			return 0;
+		sleep_on(&ring->reader_sleeps);
+	}
+	if (ready < most)
+		most = ready;
+	first = in_one_piece(consumed, most);
+	memcpy(to, ring->bytes + consumed % RING_BYTES, first);
+	memcpy(to + first, ring->bytes, most - first);
+	atomic_store(&ring->consumed, consumed + most);
+	/* As TCP: a writer goes on when a third is free. */
+	if (ready - most <= RING_BYTES / 3 * 2)
+		wake(&ring->writer_sleeps);
+	return most;
+}
+
+static void ring_write(struct ring *ring, const unsigned char *from, size_t bytes)
+{
+	uint64_t produced = atomic_load_explicit(&ring->produced, memory_order_relaxed);
+
+	while (bytes) {
+		uint64_t used = produced - atomic_load_explicit(&ring->consumed, memory_order_acquire);
+		size_t len = RING_BYTES - used, first;
+
+		if (!len) {
+			atomic_store(&ring->writer_sleeps, 1);
+			if (produced - atomic_load(&ring->consumed) == RING_BYTES)
+				sleep_on(&ring->writer_sleeps);
+			continue;
+		}
+		if (len > bytes)
+			len = bytes;
+		first = in_one_piece(produced, len);
+		memcpy(ring->bytes + produced % RING_BYTES, from, first);
+		memcpy(ring->bytes, from + first, len - first);
+		produced += len;
+		from += len;
+		bytes -= len;
+		atomic_store(&ring->produced, produced);
+		wake(&ring->reader_sleeps);
+	}
+}
+
+static void ring_end(struct ring *ring)
+{
+	atomic_store(&ring->is_over, 1);
+	wake(&ring->reader_sleeps);
+}
+
+static bool is_shared(const char *over)
+{
+	return !strcmp(over, "shared");
+}
+
+static struct shared *map_shared(int connections, bool is_server)
+{
+	size_t bytes = sizeof(struct shared) + connections * sizeof(struct ring[2]);
+	struct shared *shared;
+	int fd;
+
+	do
+		fd = open(SHARED_PATH, is_server ? O_RDWR | O_CREAT | O_TRUNC : O_RDWR, 0600);
+	while (fd < 0 && errno == ENOENT && !usleep(10000));
+	if (fd < 0 || (is_server && ftruncate(fd, bytes)))
+		err(1, SHARED_PATH);
+	shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+	if (shared == MAP_FAILED)
+		err(1, "mmap");
+	if (is_server)
+		atomic_store(&shared->is_ready, 1);
+	while (!atomic_load(&shared->is_ready))
+		usleep(10000);
+	close(fd);
+	return shared;
+}
+
+/* Connections ------------------------------------------------------------------------------- */
+
+/* One end of a connection: a socket, or the ring for each way. */
+struct end {
+	int fd;
+	struct ring *in, *out;
+};
+
+static size_t receive(struct end *end, unsigned char *to, size_t most)
+{
+	ssize_t len;
+
+	if (end->in)
+		return ring_read(end->in, to, most);
+	len = read(end->fd, to, most);
+	if (len < 0)
+		err(1, "read");
+	return len;
+}
+
+/* Returns false at the end of the stream. */
+static bool receive_all(struct end *end, unsigned char *to, size_t bytes)
+{
+	while (bytes) {
+		size_t len = receive(end, to, bytes);
+
+		if (!len)
+			return false;
+		to += len;
+		bytes -= len;
+	}
+	return true;
+}
+
+static void send_all(struct end *end, const unsigned char *from, size_t bytes)
+{
+	if (end->out) {
+		ring_write(end->out, from, bytes);
+		return;
+	}
+	while (bytes) {
+		ssize_t len = write(end->fd, from, bytes);
+
+		if (len < 0)
+			err(1, "write");
+		from += len;
+		bytes -= len;
+	}
+}
+
+static void end_connection(struct end *end)
+{
+	if (end->out)
+		ring_end(end->out);
+	else
+		close(end->fd);
+}
+
+/* Returns a new socket for that address, with TCP_NODELAY if it has that option. */
+static int new_socket(const char *over, struct sockaddr_storage *addr, socklen_t *len)
+{
+	struct sockaddr_un *local = (struct sockaddr_un *)addr;
+	struct sockaddr_in *inet = (struct sockaddr_in *)addr;
+	int on = 1, fd;
+
+	memset(addr, 0, sizeof(*addr));
+	if (!strcmp(over, "unix")) {
+		local->sun_family = AF_UNIX;
+		strcpy(local->sun_path + 1, UNIX_NAME);
+		*len = offsetof(struct sockaddr_un, sun_path) + 1 + strlen(UNIX_NAME);
+	} else {
+		inet->sin_family = AF_INET;
+		inet->sin_port = htons(PORT);
+		if (inet_pton(AF_INET, over, &inet->sin_addr) != 1)
+			errx(1, "%s: no IPv4 address", over);
+		*len = sizeof(*inet);
+	}
+	fd = socket(addr->ss_family, SOCK_STREAM, 0);
+	if (fd < 0)
+		err(1, "socket");
+	if (addr->ss_family == AF_INET) {
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	}
+	return fd;
+}
+
+static int listen_on(const char *over)
+{
+	struct sockaddr_storage addr;
+	socklen_t len;
+	int fd = new_socket(over, &addr, &len);
+
+	if (bind(fd, (struct sockaddr *)&addr, len) || listen(fd, 1024))
+		err(1, "%s", over);
+	return fd;
+}
+
+static int connect_to(const char *over)
+{
+	struct sockaddr_storage addr;
+	socklen_t len;
+	int fd = new_socket(over, &addr, &len);
+
+	if (connect(fd, (struct sockaddr *)&addr, len))
+		err(1, "connect to %s", over);
+	return fd;
+}
+
+static int accept_from(int listener)
+{
+	int fd = accept(listener, NULL, NULL);
+
+	if (fd < 0)
+		err(1, "accept");
+	return fd;
+}
+
+/* What the processes do --------------------------------------------------------------------- */
+
+enum mode { PINGPONG, STREAM, CONNECT };
+
+static enum mode mode_of(const char *name)
+{
+	static const char *const names[] = { "pingpong", "stream", "connect" };
+
+	for (unsigned int i = 0; i < 3; i++)
+		if (!strcmp(name, names[i]))
+			return i;
+	errx(1, "%s: no such mode", name);
+}
+
+static unsigned char *new_buffer(size_t bytes)
+{
+	unsigned char *buffer = malloc(bytes);
+
+	if (!buffer)
+		err(1, "malloc");
+	memset(buffer, 0x5a, bytes);
+	return buffer;
+}
+
+struct work {
+	struct end end;
+	enum mode mode;
+	size_t bytes;
+	double seconds;
+	/* How many messages were sent. */
+	uint64_t count;
+};
+
+static void *serve_one(void *data)
+{
+	struct work *work = data;
+	size_t bytes = work->bytes;
+	unsigned char *buffer = new_buffer(bytes > READ_BYTES ? bytes : READ_BYTES);
+
+	if (work->mode == PINGPONG) {
+		while (receive_all(&work->end, buffer, bytes))
+			send_all(&work->end, buffer, bytes);
+	} else {
+		while (receive(&work->end, buffer, READ_BYTES))
+			;
+	}
+	end_connection(&work->end);
+	return NULL;
+}
+
+static double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec + time.tv_nsec / 1e9;
+}
+
+static void *load_one(void *data)
+{
+	struct work *work = data;
+	size_t bytes = work->bytes;
+	/* The clock is looked at once for so many bytes, at least for each message. */
+	unsigned int batch = bytes >= 65536 ? 1 : 65536 / bytes < 64 ? 65536 / bytes : 64;
+	unsigned char *buffer = new_buffer(bytes);
+	double until = now() + work->seconds;
+
+	while (now() < until) {
+		for (unsigned int i = 0; i < batch; i++, work->count++) {
+			send_all(&work->end, buffer, bytes);
+			if (work->mode == PINGPONG && !receive_all(&work->end, buffer, bytes))
+				errx(1, "the other end is gone");
+		}
+	}
+	end_connection(&work->end);
+	return NULL;
+}
+
+/* Runs for each connection, the last one in this thread. */
+static void run_all(void *(*run)(void *), struct work *all, int connections)
+{
+	pthread_t threads[connections];
+
+	for (int i = 0; i < connections - 1; i++)
+		if (pthread_create(&threads[i], NULL, run, &all[i]))
+			errx(1, "no thread");
+	run(&all[connections - 1]);
+	for (int i = 0; i < connections - 1; i++)
+		pthread_join(threads[i], NULL);
+}
+
+static struct work *new_work(int connections)
+{
+	struct work *all = connections > 0 ? calloc(connections, sizeof(*all)) : NULL;
+
+	if (!all)
+		errx(1, "%d connections", connections);
+	return all;
+}
+
+static void serve_connects(const char *over)
+{
+	int listener = listen_on(over);
+	char byte;
+
+	for (;;) {
+		int fd = accept_from(listener);
+
+		if (read(fd, &byte, 1) == 1 && write(fd, &byte, 1) != 1)
+			err(1, "answer");
+		close(fd);
+	}
+}
+
+static uint64_t load_connects(const char *over, double seconds)
+{
+	double until = now() + seconds;
+	uint64_t count = 0;
+	char byte = 1;
+
+	for (; now() < until; count++) {
+		int fd = connect_to(over);
+
+		if (write(fd, &byte, 1) != 1 || read(fd, &byte, 1) != 1)
+			err(1, "question");
+		close(fd);
+	}
+	return count;
+}
+
+static void serve(const char *over, enum mode mode, size_t bytes, int connections)
+{
+	struct shared *shared = is_shared(over) ? map_shared(connections, true) : NULL;
+	int listener = shared ? -1 : listen_on(over);
+	struct work *all = new_work(connections);
+
+	for (int i = 0; i < connections; i++) {
+		all[i] = (struct work){ .mode = mode, .bytes = bytes };
+		if (shared)
+			all[i].end = (struct end){ -1, &shared->rings[i][0], &shared->rings[i][1] };
+		else
+			all[i].end.fd = accept_from(listener);
+	}
+	run_all(serve_one, all, connections);
+	if (shared)
+		unlink(SHARED_PATH);
+}
+
+static void load(const char *over, enum mode mode, size_t bytes, int connections, double seconds)
+{
+	struct shared *shared = is_shared(over) ? map_shared(connections, false) : NULL;
+	struct work *all = new_work(connections);
+	double start = now();
+	uint64_t count = 0;
+
+	for (int i = 0; i < connections && mode != CONNECT; i++) {
+		all[i] = (struct work){ .mode = mode, .bytes = bytes, .seconds = seconds };
+		if (shared)
+			all[i].end = (struct end){ -1, &shared->rings[i][1], &shared->rings[i][0] };
+		else
+			all[i].end.fd = connect_to(over);
+	}
+	if (mode == CONNECT)
+		count = load_connects(over, seconds);
+	else
+		run_all(load_one, all, connections);
+	for (int i = 0; i < connections; i++)
+		count += all[i].count;
+	printf("%.1f messages/s\n", count / (now() - start));
+}
+
+/* Returns the memory in use except page cache and that of programs, in KiB. */
+static long used_kib(void)
+{
+	static const char *const others[] = { "MemFree:", "Buffers:", "Cached:", "AnonPages:" };
+	char line[256], name[64];
+	FILE *file = fopen("/proc/meminfo", "r");
+	long used = 0, kib;
+
+	if (!file)
+		err(1, "/proc/meminfo");
+	while (fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%63s %ld", name, &kib) != 2)
+			continue;
+		if (!strcmp(name, "MemTotal:"))
+			used += kib;
+		for (unsigned int i = 0; i < 4; i++)
+			if (!strcmp(name, others[i]))
+				used -= kib;
+	}
+	fclose(file);
+	return used;
+}
+
+static void idle(const char *over, int connections)
+{
+	int listener = listen_on(over);
+	long before;
+
+	/* The first one brings what all share. */
+	connect_to(over);
+	accept_from(listener);
+	before = used_kib();
+	for (int i = 0; i < connections; i++) {
+		connect_to(over);
+		accept_from(listener);
+	}
+	printf("%.2f KiB each, both ends together\n", (double)(used_kib() - before) / connections);
+}
+
+int main(int argc, char **argv)
+{
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc == 6 && !strcmp(argv[1], "serve")) {
+		enum mode mode = mode_of(argv[3]);
+
+		if (mode == CONNECT)
+			serve_connects(argv[2]);
+		serve(argv[2], mode, atol(argv[4]), atoi(argv[5]));
+	} else if (argc == 7 && !strcmp(argv[1], "load")) {
+		load(argv[2], mode_of(argv[3]), atol(argv[4]), atoi(argv[5]), atof(argv[6]));
+	} else if (argc == 4 && !strcmp(argv[1], "idle")) {
+		idle(argv[2], atoi(argv[3]));
+	} else {
+		errx(1, "see the head of peer.c");
+	}
+	return 0;
+}
