@@ -24,6 +24,9 @@ use crate::server::Server;
 /// Time until the buffers of all connections are full; the measurement begins after it.
 const WARM_UP: Duration = Duration::from_millis(500);
 
+/// Bytes of one send.
+const CHUNK: usize = 1 << 16;
+
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Connections
@@ -33,10 +36,6 @@ pub(crate) struct Arguments {
     /// How long to measure
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-
-    /// Bytes of one send
-    #[arg(long, default_value_t = 1 << 16)]
-    chunk: usize,
 }
 
 /// Opens all connections, sends continuously on each, and prints one line of results.
@@ -53,7 +52,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         let stop = &stop;
         let senders: Vec<_> = sockets
             .iter()
-            .map(|socket| scope.spawn(move || send(socket, arguments.chunk, stop)))
+            .map(|socket| scope.spawn(move || send(socket, stop)))
             .collect();
         thread::sleep(WARM_UP);
         // Received bytes count, not sent ones, many of which are still in buffers.
@@ -88,12 +87,12 @@ fn open(context: &Context) -> Result<Socket> {
 }
 
 /// Sends until `stop`, then ends the stream; returns the number of bytes sent.
-fn send(mut socket: &Socket, bytes: usize, stop: &AtomicBool) -> Result<u64> {
-    let chunk = vec![0x5a; bytes];
+fn send(mut socket: &Socket, stop: &AtomicBool) -> Result<u64> {
+    let chunk = vec![0x5a; CHUNK];
     let mut sent = 0;
     while !stop.load(Ordering::Relaxed) {
         socket.write_all(&chunk)?;
-        sent += bytes as u64;
+        sent += CHUNK as u64;
     }
     socket.shutdown(libc::SHUT_WR)?;
     Ok(sent)

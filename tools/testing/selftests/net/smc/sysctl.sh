@@ -125,19 +125,51 @@ larger() {
 	[ "$after_a" = "$before_a" ] && [ "$after_b" -gt "$before_b" ]
 }
 
-# messages_per_packet: of 64 bytes, one after another on a connection from a to b.
-messages_per_packet() {
-	local counter=/sys/class/infiniband/rxe_wire_a/ports/1/hw_counters/sent_pkts before bytes
-	before=$(cat $counter) && bytes=$(smctest --expect smc flood --connections 1 --chunk 64 --seconds 0.5 |
-		awk '/^flood:/ { print $4 }') && [ "${bytes:-0}" -gt 0 ] && echo $((bytes / 64 / ($(cat $counter) - before)))
+# answers_rows: reads ten messages of 64 bytes, and answers, a hundred times.
+answers_rows() {
+	timeout 60 python3 - "$IP_B" <<-'END'
+		import socket, sys
+		listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+		listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+		listener.bind((sys.argv[1], 7304))
+		listener.listen()
+		connection, _ = listener.accept()
+		for _ in range(100):
+		    assert len(connection.recv(640, socket.MSG_WAITALL)) == 640
+		    connection.sendall(b'x')
+	END
+}
+
+# sends_rows: sends them one after the other, and awaits the answer.
+sends_rows() {
+	timeout 60 python3 - "$IP_B" <<-'END'
+		import socket, sys
+		client = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+		client.connect((sys.argv[1], 7304))
+		for _ in range(100):
+		    for _ in range(10):
+		        client.send(bytes(64))
+		    assert client.recv(1) == b'x'
+	END
+}
+
+# row_packets: how many packets a sends for that.
+row_packets() {
+	local counter=/sys/class/infiniband/rxe_a/ports/1/hw_counters/sent_pkts server before code
+	before=$(cat $counter)
+	in_ns b bash -c "$(declare -f answers_rows); IP_B=$IP_B answers_rows" &
+	server=$!
+	await_port b 7304 && in_ns a bash -c "$(declare -f sends_rows); IP_B=$IP_B sends_rows"
+	code=$?
+	wait "$server" && [ $code = 0 ] && echo $(($(cat $counter) - before))
 }
 
 # gathered: small messages wait for those before them, unless autocorking is off.
 gathered() {
 	local on off
-	on=$(messages_per_packet) && off=$(with_sysctl a net/smc/autocorking_size 0 messages_per_packet) || return
-	echo "# messages in a packet: $on, or $off"
-	[ "$on" -ge 4 ] && [ "$off" -le 1 ]
+	on=$(row_packets) && off=$(with_sysctl a net/smc/autocorking_size 0 row_packets) || return
+	echo "# packets for a thousand messages: $on, or $off"
+	[ "$on" -gt 0 ] && [ $((2 * on)) -le "$off" ]
 }
 
 require "RDMA modules load" load_rdma
