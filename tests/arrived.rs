@@ -96,3 +96,23 @@ fn data_that_arrive_after_a_shutdown_of_both_directions_are_refused() {
     duo.settle();
     assert!(duo.effects[Server.index()].reset);
 }
+
+#[test]
+fn a_close_after_a_shutdown_of_both_directions_resets_if_data_are_unread() {
+    let mut duo = Duo::new();
+    assert!(duo.write(Server, 10));
+    duo.settle();
+    // The close flag waits behind data that the server does not read, and the server may have no room to write.
+    for _ in 0..20 {
+        duo.write(Client, 1000);
+        duo.settle();
+    }
+    duo.client().close(false);
+    duo.settle();
+    duo.client().close(true);
+    duo.settle();
+    assert!(duo.effects[Server.index()].reset);
+    duo.server().close(true);
+    duo.settle();
+    assert!(duo.client().is_finished() && duo.server().is_finished());
+}

@@ -18,8 +18,7 @@ use smc_proto::{
     lgr::{
         balance,
         redundancy::AddLinkTrigger,
-        LinkIdx,
-        TerminateReason, //
+        LinkIdx, //
     },
     llc::{
         link_work::{
@@ -111,14 +110,14 @@ fn delete_link(group: &Arc<LinkGroup>, idx: LinkIdx, cause: DeleteCause) {
     if !link.is_up() && group.keeps_lost_link(idx) {
         return;
     }
-    let was_active = group.with_llc(|llc, _| llc.core.stop_testlink(idx));
     link.stop();
     group.note_retired(&link);
     group.on_llc_link_down(idx);
     let Some(LinkRef { idx: on, .. }) = group.active_link() else {
-        // The end of the group does the rest.
-        return group.terminate_soon(TerminateReason::LinkLost);
+        // Others may have failed meanwhile. The end of the group does the rest, or another deletion.
+        return group.delete_lost_link(idx);
     };
+    let was_active = group.with_llc(|llc, _| llc.core.stop_testlink(idx));
     group.for_each(|member| member.fail_over_from(idx));
     if was_active {
         let params = DeleteLinkParams {

@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const LOOKS: usize = 3;
 
 /// Allowed deviation from an equal share, percent.
-const UNEVEN: u64 = 10;
+const UNEVEN: u64 = 20;
 
 /// The devices of several machines, each with one link once recovery is complete.
 pub(crate) struct Fabric {

@@ -174,6 +174,7 @@ fn disconnect(this: &Arc<Sock>) -> Result {
             .map_err(|end| end.errno())?;
     }
     this.connect_result_pending.store(false, Relaxed);
+    this.late_shutdown.store(0, Relaxed);
     match this.phase() {
         Phase::Active => active::disconnect(this),
         _ => this.tcp.disconnect()?,
@@ -198,6 +199,7 @@ fn take_connect_result(this: &Sock) -> Option<Result> {
     }
     let result = result_of(this);
     if this.phase() == Phase::Init {
+        this.late_shutdown.store(0, Relaxed);
         // After this TCP knows of no connection any more, as if the socket were new.
         let _ = this.tcp.disconnect();
         // Not what the disconnecting left there.
@@ -297,12 +299,13 @@ pub(super) fn cancel_connect(this: &Sock) {
     this.sk.wake_state();
 }
 
-/// The application has closed the socket while it connects. With a TCP connection the server may have accepted it, and
-/// sees an orderly end: the handshake goes on, for some seconds at most, and what comes of it is closed.
+/// The application has closed the socket while it connects. The server may have the connection, and its application may
+/// have accepted it: as over TCP it then sees an orderly end. A handshake in progress comes to an end, as it receives
+/// nothing more.
 pub(super) fn close(this: &Sock) {
     if this.sk.linger() == Some(0) {
         this.tcp.abort(ECONNABORTED);
-    } else if this.tcp.state().is_connecting() {
+    } else {
         let _ = this.tcp.shutdown(2);
     }
 }

@@ -46,8 +46,8 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
     if let Err(e) = this.tcp.take_err() {
         this.sk.set_err(e);
     }
-    this.apply_late_shutdown();
     if before.phase() != Phase::Init {
+        this.apply_late_shutdown();
         // TCP's events before this were not forwarded.
         this.sk.wake_state();
         this.sk.wake_readable();

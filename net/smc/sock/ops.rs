@@ -134,6 +134,11 @@ impl StreamSocket for Sock {
         let state = this.tcp.state();
         if this.phase() == Phase::Connecting && !state.is_connecting() && !state.is_closed() {
             this.shutdown_late(how);
+            if how == 2 && this.phase() == Phase::Connecting {
+                // The attempt is over, unless the server has what it needs already.
+                let _ = this.tcp.shutdown(how);
+                this.sk.wake_state();
+            }
             return Ok(());
         }
         this.tcp.shutdown(how)?;

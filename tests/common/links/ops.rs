@@ -258,14 +258,15 @@ impl World {
         if link.is_broken && machine.llc.keeps_lost_link(idx, has_active, |new| up[new]) {
             return;
         }
-        let was_active = machine.llc.stop_testlink(idx);
         machine.break_link(idx);
         self.run_llc(side, |llc, now| llc.on_link_down(idx, now));
         let machine = self.machine(side);
         let Some(&on) = machine.active().first() else {
-            machine.is_dead = true;
+            let up = machine.up();
+            machine.is_dead = !machine.llc.keeps_lost_link(idx, false, |new| up[new]);
             return;
         };
+        let was_active = machine.llc.stop_testlink(idx);
         if was_active {
             let params = DeleteLinkParams {
                 on,

@@ -82,6 +82,7 @@ pub(super) const ACCEPT_ENDS: Ends = Ends {
         reason::MAX_LINKS_ERROR,
         reason::MODE_UNSUPPORTED,
         reason::NO_SERVER_LINK,
+        reason::NO_ROUTE,
         reason::NO_INDIRECT,
         reason::SYNC_ERROR,
     ],
@@ -194,6 +195,7 @@ pub(super) mod reason {
     pub(in super::super) const MODE_UNSUPPORTED: u32 = 0x0304_0000;
     pub(in super::super) const DIFFERENT_PREFIX: u32 = 0x0307_0000;
     pub(in super::super) const NO_SERVER_LINK: u32 = 0x030b_0000;
+    pub(in super::super) const NO_ROUTE: u32 = 0x030e_0000;
     pub(in super::super) const NO_INDIRECT: u32 = 0x030f_0000;
     pub(in super::super) const SYNC_ERROR: u32 = 0x0400_0000;
 }

@@ -124,6 +124,22 @@ pub(super) const ROWS: &[Row] = &[
             pair.server.recv(&mut buffer, 0),
         ]
     }),
+    Row::same(
+        "both halves, and close, with all buffers full: a reset",
+        "true ECONNRESET",
+        |rig| {
+            let pair = rig.pair()?;
+            for socket in [&pair.client, &pair.server] {
+                socket.set_nonblocking(true)?;
+                while socket.send(&[0; 4096], 0).is_ok() {}
+            }
+            pair.client.shutdown(libc::SHUT_RDWR)?;
+            let Pair { client, server, .. } = pair;
+            drop(client);
+            let is_reset = await_events(&server, libc::POLLERR).is_ok();
+            answer![is_reset, server.take_error()?]
+        },
+    ),
     Row::same("read half: own poll and receive", "ok 0x2005 0", |rig| {
         let pair = rig.pair()?;
         let result = pair.client.shutdown(libc::SHUT_RD);

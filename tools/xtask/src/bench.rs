@@ -38,8 +38,6 @@ pub(crate) enum System {
     Tcp,
     /// TCP over the loopback device.
     TcpLo,
-    /// TCP between the namespaces, with BPF programs that lead its data from socket to socket.
-    Sockmap,
     /// UNIX stream sockets.
     Unix,
     /// Rings in memory that two processes share, without the kernel but for sleeping: the bound.
@@ -57,7 +55,6 @@ impl System {
             Self::CModule => "c_module",
             Self::Tcp => "tcp",
             Self::TcpLo => "tcp_lo",
-            Self::Sockmap => "sockmap",
             Self::Unix => "unix",
             Self::Bound => "bound",
             Self::Verbs => "verbs",
@@ -102,8 +99,7 @@ pub(crate) struct BenchArgs {
     /// processor.
     #[arg(long, requires = "referee")]
     pub(crate) no_checksums: bool,
-    /// The referee: within one kernel, by shared memory, beside all else that programs of one machine can use, on a
-    /// kernel with more of that.
+    /// The referee: within one kernel, by shared memory, beside what else programs of one machine can use.
     #[arg(long, requires = "referee", conflicts_with = "no_checksums")]
     pub(crate) same_host: bool,
     /// The referee, and the option's cost: how long each program is counted, in seconds of the guest.

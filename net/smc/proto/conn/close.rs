@@ -272,12 +272,17 @@ impl Stream {
     }
 
     /// Sets the abort flag if the application closes and data are unread, or if more are known to follow, else the
-    /// close flag, unless either is set.
+    /// close flag. A close flag that is set and was not sent yet gives way to the abort flag.
     fn close_once(&mut self) {
+        let loses_data = self.released && self.readable() > 0;
         if self.own.any_close() {
+            // After a shutdown of both directions: nothing may arrive any more that would tell the peer.
+            if loses_data && self.is_closing() && !self.peer.any_close() {
+                self.own = self.own.without(StateFlags::CLOSED);
+                self.set_abort_flag();
+            }
             return;
         }
-        let loses_data = self.released && self.readable() > 0;
         if loses_data || self.refuses_data_after_close() {
             self.set_abort_flag();
         } else {

@@ -31,10 +31,8 @@ const SCRIPT: &str = "tools/bench/referee.sh";
 const SYSTEMS: &[System] = &[System::Ours, System::CModule, System::Tcp];
 const SAME_HOST: &[System] = &[
     System::Ours,
-    System::CModule,
     System::Tcp,
     System::TcpLo,
-    System::Sockmap,
     System::Unix,
     System::Bound,
 ];
@@ -76,7 +74,6 @@ pub(crate) fn run(
         let mut set = |name: &str, value: String| script_run.env.push((name.to_owned(), value));
         set("SAME_HOST", "1".to_owned());
         set("PEER", peer(dirs)?);
-        set("SOCKMAP", sockmap(dirs)?);
     }
     let (key, profiles) = match rxe {
         None if args.same_host => (super::report::SAME_HOST, "bench.profiles_same_host"),
@@ -101,45 +98,20 @@ pub(crate) fn run(
     Ok(true)
 }
 
-/// Builds the program that exchanges messages over whatever carries them; returns its path.
+/// Builds the program that exchanges messages over whatever carries them, in `out/bench`; returns its path.
 fn peer(dirs: &Dirs) -> Result<String> {
-    let options = [
-        "-O2",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-std=gnu11",
-        "-pthread",
-    ];
-    compile(dirs, "gcc", &options, "peer.c", "peer")
-}
-
-/// Builds the BPF programs that lead data from socket to socket; returns the path of their object.
-fn sockmap(dirs: &Dirs) -> Result<String> {
-    let options = ["-target", "bpf", "-O2", "-g", "-Wall", "-Werror", "-c"];
-    let clang = format!("clang{LLVM}");
-    compile(dirs, &clang, &options, "sockmap.c", "sockmap.o")
-}
-
-/// Compiles `source` in `tools/bench` to `out/bench`.
-fn compile(
-    dirs: &Dirs,
-    compiler: &str,
-    options: &[&str],
-    source: &str,
-    target: &str,
-) -> Result<String> {
     let folder = dirs.out("bench");
     fs::create_dir_all(&folder)?;
-    let target = folder.join(target);
-    let status = Command::new(compiler)
-        .args(options)
-        .arg(dirs.repo.join("tools/bench").join(source))
+    let target = folder.join("peer");
+    let status = Command::new("gcc")
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-std=gnu11"])
+        .arg("-pthread")
+        .arg(dirs.repo.join("tools/bench/peer.c"))
         .arg("-o")
         .arg(&target)
         .status()
-        .with_context(|| format!("cannot run {compiler}"))?;
-    ensure!(status.success(), "tools/bench/{source} does not build");
+        .context("cannot run gcc")?;
+    ensure!(status.success(), "tools/bench/peer.c does not build");
     Ok(target.display().to_string())
 }
 
