@@ -50,11 +50,13 @@ impl SmcdConn {
             self.linger(sk, timeout);
         }
         let has_unread = || self.rx().produced() != self.rx().consumed();
+        // As far as TCP would have sent the end of the stream.
+        let has_ended = self.ends().own.contains(EndFlags::SHUT_WRITE) && self.unsent() == 0;
         let is_abortive = linger == Some(0) || has_unread();
         let closed = EndFlags::CLOSED.with(EndFlags::SHUT_WRITE, !is_abortive);
-        let before = self.own().add(closed);
+        self.own().add(closed);
         if is_abortive || has_unread() {
-            self.reset_peer(match before.contains(EndFlags::SHUT_WRITE) {
+            self.reset_peer(match has_ended {
                 true => EPIPE,
                 false => ECONNRESET,
             });

@@ -139,7 +139,8 @@ pub(super) const ROWS: &[Row] = &[
             let is_reset = await_events(&server, libc::POLLERR).is_ok();
             answer![is_reset, server.take_error()?]
         },
-    ),
+    )
+    .c_is_wrong("the peer is not told"),
     Row::same("read half: own poll and receive", "ok 0x2005 0", |rig| {
         let pair = rig.pair()?;
         let result = pair.client.shutdown(libc::SHUT_RD);

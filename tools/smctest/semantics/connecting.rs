@@ -13,7 +13,6 @@ use crate::semantics::answer::answer;
 use crate::semantics::rig::await_events;
 use crate::semantics::rig::events;
 use crate::semantics::rig::local;
-use crate::semantics::rig::SOON;
 use crate::semantics::rig::WHILE;
 use crate::semantics::Row;
 
@@ -214,38 +213,6 @@ pub(super) const ROWS: &[Row] = &[
         },
     )
     .c_differs("ENOTCONN ETIMEDOUT"),
-    Row::same(
-        "shutdown of writing, at any moment from then on: the server reads the end, and answers",
-        "20",
-        |rig| {
-            let mut good = 0;
-            for step in 0..20 {
-                let (listener, address) = rig.listener()?;
-                listener.set_timeout(SOON)?;
-                let client = rig.open()?;
-                client.set_nonblocking(true)?;
-                let begun = client.connect(address);
-                thread::sleep(Duration::from_micros(step * 300));
-                let shut = client.shutdown(libc::SHUT_WR);
-                if shut.is_err() {
-                    break;
-                }
-                let server = listener.accept(0)?;
-                server.set_timeout(SOON)?;
-                let end = server.recv(&mut [0], 0);
-                let sent = server.send(b"y", 0);
-                let _ = await_events(&client, libc::POLLIN);
-                let got = client.recv(&mut [0], 0);
-                let is_begun = matches!(begun, Ok(()) | Err(Errno::EINPROGRESS));
-                if !is_begun || (end, sent, got) != (Ok(0), Ok(1), Ok(1)) {
-                    break;
-                }
-                good += 1;
-            }
-            answer![good]
-        },
-    )
-    .c_is_wrong("it may be lost"),
     Row::same("close while one is pending", "EINPROGRESS", |rig| {
         let socket = rig.open()?;
         socket.set_nonblocking(true)?;
