@@ -43,7 +43,8 @@
 /* What a reader of a stream asks for. */
 #define READ_BYTES (128u << 10)
 #define PORT 11112
-#define UNIX_NAME "smc-bench-peer"
+/* A name in the file system is the same in all network namespaces. */
+#define UNIX_PATH "/tmp/smc-bench-peer"
 #define SHARED_PATH "/dev/shm/smc-bench-peer"
 #define LINE 64
 
@@ -245,8 +246,8 @@ static int new_socket(const char *over, struct sockaddr_storage *addr, socklen_t
 	memset(addr, 0, sizeof(*addr));
 	if (!strcmp(over, "unix")) {
 		local->sun_family = AF_UNIX;
-		strcpy(local->sun_path + 1, UNIX_NAME);
-		*len = offsetof(struct sockaddr_un, sun_path) + 1 + strlen(UNIX_NAME);
+		strcpy(local->sun_path, UNIX_PATH);
+		*len = sizeof(*local);
 	} else {
 		inet->sin_family = AF_INET;
 		inet->sin_port = htons(PORT);
@@ -270,6 +271,7 @@ static int listen_on(const char *over)
 	socklen_t len;
 	int fd = new_socket(over, &addr, &len);
 
+	unlink(UNIX_PATH);
 	if (bind(fd, (struct sockaddr *)&addr, len) || listen(fd, 1024))
 		err(1, "%s", over);
 	return fd;

@@ -174,11 +174,12 @@ iperf3_amid() {
 # peer_amid PROGRAM MODE BYTES CONNECTIONS COUNT: each message counts as so much.
 peer_amid() {
 	local program=$1 mode=$2 bytes=$3 connections=$4 count=$5 server client
+	rm -f /tmp/smc-bench-peer /dev/shm/smc-bench-peer
 	# shellcheck disable=SC2086
 	ip netns exec b $PREFIX "$PEER" serve "$OVER" "$mode" "$bytes" "$connections" >/tmp/server 2>&1 &
 	server=$!
 	case $OVER in
-	unix) within 10 grep -q @smc-bench-peer /proc/net/unix ;;
+	unix) within 10 [ -S /tmp/smc-bench-peer ] ;;
 	shared) within 10 [ -s /dev/shm/smc-bench-peer ] ;;
 	*) await_port b 11112 ;;
 	esac || die "$program: the server does not begin"
