@@ -107,14 +107,15 @@ fn delete_link(group: &Arc<LinkGroup>, idx: LinkIdx, cause: DeleteCause) {
         // The link that failed is gone, and this is a new one in its place.
         return;
     }
-    if !link.is_up() && group.keeps_lost_link(idx) {
-        return;
+    if !link.is_up() && group.active_link().is_none() {
+        // To be deleted once the link that is being added is active, or the group ends.
+        return group.delete_lost_link(idx);
     }
     link.stop();
     group.note_retired(&link);
     group.on_llc_link_down(idx);
     let Some(LinkRef { idx: on, .. }) = group.active_link() else {
-        // Others may have failed meanwhile. The end of the group does the rest, or another deletion.
+        // Other links may have failed meanwhile.
         return group.delete_lost_link(idx);
     };
     let was_active = group.with_llc(|llc, _| llc.core.stop_testlink(idx));

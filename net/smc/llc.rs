@@ -223,17 +223,6 @@ impl LinkGroup {
         }
     }
 
-    /// Returns whether link `idx`, which has failed, is not to be deleted yet.
-    /// Context: does not sleep.
-    pub(crate) fn keeps_lost_link(&self, idx: LinkIdx) -> bool {
-        self.with_llc(|state, _| {
-            let has_active = self.active_link().is_some();
-            state
-                .core
-                .keeps_lost_link(idx, has_active, |new| self.is_link_up(new))
-        })
-    }
-
     fn is_link_up(&self, idx: LinkIdx) -> bool {
         self.link(idx).is_some_and(|link| link.is_up())
     }

@@ -19,7 +19,10 @@ use smc_proto::lgr::{
     Role,
     Rtoken, //
 };
-use smc_proto::llc::link_work::LinkWork;
+use smc_proto::llc::link_work::{
+    LinkWork,
+    LostLink, //
+};
 use smc_proto::llc::{
     Finished,
     Llc,
@@ -171,6 +174,13 @@ impl Machine {
     pub(super) fn up(&self) -> LinkMap<bool> {
         self.links
             .map(|link| link.is_some_and(|link| !link.is_broken))
+    }
+
+    /// What the module does about a link that has failed.
+    pub(super) fn delete_lost_link(&mut self, idx: LinkIdx) {
+        let (has_active, up) = (!self.active().is_empty(), self.up());
+        let what = self.llc.on_lost_link(idx, has_active, |new| up[new]);
+        self.is_dead |= what == LostLink::Last;
     }
 
     pub(super) fn spare(&self) -> Option<LinkIdx> {

@@ -18,10 +18,7 @@ use smc_proto::lgr::{
     Rtokens, //
 };
 use smc_proto::link::next_number;
-use smc_proto::llc::link_work::{
-    DeleteCause,
-    LostLink, //
-};
+use smc_proto::llc::link_work::DeleteCause;
 use smc_proto::llc::rkey::{
     ConfirmRkeyParams,
     Deletion, //
@@ -238,11 +235,7 @@ impl World {
             return;
         }
         self.run_llc(side, |llc, now| llc.on_link_down(idx, now));
-        let machine = self.machine(side);
-        let (has_active, up) = (!machine.active().is_empty(), machine.up());
-        if machine.llc.on_lost_link(idx, has_active, |new| up[new]) == LostLink::Last {
-            machine.is_dead = true;
-        }
+        self.machine(side).delete_lost_link(idx);
         self.wake_worker(side);
     }
 
@@ -254,16 +247,15 @@ impl World {
         if cause == DeleteCause::LostPath && !link.is_broken {
             return;
         }
-        let (has_active, up) = (!machine.active().is_empty(), machine.up());
-        if link.is_broken && machine.llc.keeps_lost_link(idx, has_active, |new| up[new]) {
+        if link.is_broken && machine.active().is_empty() {
+            machine.delete_lost_link(idx);
             return;
         }
         machine.break_link(idx);
         self.run_llc(side, |llc, now| llc.on_link_down(idx, now));
         let machine = self.machine(side);
         let Some(&on) = machine.active().first() else {
-            let up = machine.up();
-            machine.is_dead = !machine.llc.keeps_lost_link(idx, false, |new| up[new]);
+            machine.delete_lost_link(idx);
             return;
         };
         let was_active = machine.llc.stop_testlink(idx);

@@ -41,7 +41,7 @@ pub(super) struct LinkWorkQueue {
     step: Option<LinkWork>,
     rebalance: bool,
     add: Option<AddLinkTrigger>,
-    /// Links that were lost while no other one was active. They are deleted once one is.
+    /// Lost links that are deleted once another one is active ([`LostLink::Kept`]).
     kept: LinkMap<bool>,
 }
 
@@ -108,8 +108,8 @@ impl LinkWorkQueue {
 pub enum LostLink {
     /// Another one is active: its deletion was queued.
     Deleted,
-    /// Another one is about to be active, and perhaps is at the peer: when it is, the deletion is queued; when not, the
-    /// deletion of the new link is.
+    /// The link that is being added may be active at the peer already: the deletion is queued once it is active here.
+    /// If it cannot be added the group ends.
     Kept,
     /// It was the last one: the group ends.
     Last,
@@ -152,30 +152,16 @@ impl Llc {
         has_active: bool,
         is_up: impl FnOnce(LinkIdx) -> bool,
     ) -> LostLink {
+        let awaited = self.awaited_link().filter(|new| *new != idx);
         if has_active {
             self.queue_link_work(LinkWork::DeleteLink(idx, DeleteCause::LostPath));
-            return LostLink::Deleted;
-        }
-        match self.keeps_lost_link(idx, has_active, is_up) {
-            true => LostLink::Kept,
-            false => LostLink::Last,
-        }
-    }
-
-    /// Returns whether link `idx`, which has failed, is not to be deleted yet, as the only link that could replace it
-    /// is being added. Arguments as in [`Llc::on_lost_link`].
-    pub fn keeps_lost_link(
-        &mut self,
-        idx: LinkIdx,
-        has_active: bool,
-        is_up: impl FnOnce(LinkIdx) -> bool,
-    ) -> bool {
-        let awaited = self.awaited_link().filter(|new| *new != idx);
-        let is_kept = !has_active && awaited.is_some_and(is_up);
-        if is_kept {
+            LostLink::Deleted
+        } else if awaited.is_some_and(is_up) {
             self.link_work.kept[idx] = true;
+            LostLink::Kept
+        } else {
+            LostLink::Last
         }
-        is_kept
     }
 
     /// Returns the index of the link that is being added, if the flow needs no other link any more.
