@@ -79,18 +79,24 @@ fn shutdown_of_both_directions_leaves_unread_data_to_be_read() {
     assert!(duo.client().is_finished() && duo.server().is_finished());
 }
 
-#[test]
-fn data_that_arrive_after_a_shutdown_of_both_directions_are_refused() {
+/// The client has unread data and shuts down both directions; its close flag waits behind data for which the server has
+/// no room.
+fn shut_down_with_all_unread() -> Duo {
     let mut duo = Duo::new();
     assert!(duo.write(Server, 10));
     duo.settle();
-    // The close waits behind data that the server does not read.
     for _ in 0..20 {
         duo.write(Client, 1000);
         duo.settle();
     }
     duo.client().close(false);
     duo.settle();
+    duo
+}
+
+#[test]
+fn data_that_arrive_after_a_shutdown_of_both_directions_are_refused() {
+    let mut duo = shut_down_with_all_unread();
     assert!(!duo.effects[Server.index()].reset, "what was unread before");
     assert!(duo.write(Server, 10));
     duo.settle();
@@ -99,16 +105,8 @@ fn data_that_arrive_after_a_shutdown_of_both_directions_are_refused() {
 
 #[test]
 fn a_close_after_a_shutdown_of_both_directions_resets_if_data_are_unread() {
-    let mut duo = Duo::new();
-    assert!(duo.write(Server, 10));
-    duo.settle();
-    // The close flag waits behind data that the server does not read, and the server may have no room to write.
-    for _ in 0..20 {
-        duo.write(Client, 1000);
-        duo.settle();
-    }
-    duo.client().close(false);
-    duo.settle();
+    let mut duo = shut_down_with_all_unread();
+    // Nothing may arrive any more, if the server has no room to write.
     duo.client().close(true);
     duo.settle();
     assert!(duo.effects[Server.index()].reset);

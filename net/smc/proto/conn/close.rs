@@ -93,8 +93,7 @@ impl Stream {
     /// no effect once both sides have finished, or after the last message.
     pub fn reset(&mut self) {
         if self.is_connected() && !self.close_posted {
-            self.own = self.own.without(StateFlags::CLOSED);
-            self.set_abort_flag();
+            self.abort_instead();
         }
     }
 
@@ -278,8 +277,7 @@ impl Stream {
         if self.own.any_close() {
             // After a shutdown of both directions: nothing may arrive any more that would tell the peer.
             if loses_data && self.is_closing() && !self.peer.any_close() {
-                self.own = self.own.without(StateFlags::CLOSED);
-                self.set_abort_flag();
+                self.abort_instead();
             }
             return;
         }
@@ -296,9 +294,14 @@ impl Stream {
     pub(super) fn abort_on_data_after_close(&mut self) {
         let has_new = self.recv.received() != self.received_at_close;
         if self.is_closing() && has_new && self.readable() > 0 && !self.peer.any_close() {
-            self.own = self.own.without(StateFlags::CLOSED);
-            self.set_abort_flag();
+            self.abort_instead();
         }
+    }
+
+    /// Replaces a close flag that was not sent yet, if there is one, by the abort flag.
+    fn abort_instead(&mut self) {
+        self.own = self.own.without(StateFlags::CLOSED);
+        self.set_abort_flag();
     }
 
     fn set_abort_flag(&mut self) {
