@@ -174,7 +174,6 @@ fn disconnect(this: &Arc<Sock>) -> Result {
             .map_err(|end| end.errno())?;
     }
     this.connect_result_pending.store(false, Relaxed);
-    this.late_shutdown.store(0, Relaxed);
     match this.phase() {
         Phase::Active => active::disconnect(this),
         _ => this.tcp.disconnect()?,
@@ -199,7 +198,6 @@ fn take_connect_result(this: &Sock) -> Option<Result> {
     }
     let result = result_of(this);
     if this.phase() == Phase::Init {
-        this.late_shutdown.store(0, Relaxed);
         // After this TCP knows of no connection any more, as if the socket were new.
         let _ = this.tcp.disconnect();
         // Not what the disconnecting left there.

@@ -326,19 +326,13 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(Unattache
     let mut timeout = this.sk.rcvtimeo(flags & O_NONBLOCK != 0);
     loop {
         if let Some(child) = listener.pop() {
-            if timeout != 0 {
-                wake_next(&this);
-                defer_accept(&this, &child);
-            }
+            before_return(&this, &child, timeout);
             let orphan = child.orphan.lock().take().ok_or(EINVAL)?;
             return Ok((orphan, child));
         }
         match clcsock_accept(&this, &listener) {
             Ok(Some((orphan, child))) => {
-                if timeout != 0 {
-                    wake_next(&this);
-                    defer_accept(&this, &child);
-                }
+                before_return(&this, &child, timeout);
                 return Ok((orphan, child));
             }
             // One that shakes hands now, or is gone.
@@ -372,12 +366,16 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(Unattache
     }
 }
 
-/// Another task may wait in accept(2), and each is woken alone: several connections that came to TCP at once have woken
-/// one of them.
-fn wake_next(this: &Sock) {
+/// What accept(2) does when it has got `child`, unless it is nonblocking (a `timeout` of 0).
+fn before_return(this: &Sock, child: &Sock, timeout: isize) {
+    if timeout == 0 {
+        return;
+    }
+    // Connections that came to TCP in one softirq have woken one task, as wake-ups of accept(2) are exclusive.
     if is_ready(this) {
         this.sk.wake_readable();
     }
+    defer_accept(this, child);
 }
 
 /// TCP_DEFER_ACCEPT. TCP itself saw to it that there were data, but those of the handshake: the

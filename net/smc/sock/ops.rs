@@ -131,8 +131,7 @@ impl StreamSocket for Sock {
             return active::shutdown(&this, &conn, how);
         }
         let _setup = this.setup.lock();
-        let state = this.tcp.state();
-        if this.phase() == Phase::Connecting && !state.is_connecting() && !state.is_closed() {
+        if this.phase() == Phase::Connecting && this.tcp.state().is_open() {
             this.shutdown_late(how);
             if how == 2 && this.phase() == Phase::Connecting {
                 // The attempt is over, unless the server has what it needs already.

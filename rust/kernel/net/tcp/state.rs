@@ -24,7 +24,7 @@ impl TcpState {
     }
 
     /// There is a connection, at least one direction of which is not closed and acknowledged.
-    pub(super) fn is_open(self) -> bool {
+    pub fn is_open(self) -> bool {
         let state = u32::from(self.0);
         self.is_connected() || self.is_leaving() || state == bindings::TCP_FIN_WAIT2
     }
