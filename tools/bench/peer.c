@@ -4,8 +4,11 @@
  * within a machine are, and could be.
  *
  *   peer serve OVER MODE BYTES CONNECTIONS            one end; returns when all connections have ended
- *   peer load OVER MODE BYTES CONNECTIONS SECONDS     the other end; prints how many messages it sent a second
- *   peer idle unix CONNECTIONS                        prints the kernel's memory for each connection, in KiB
+ *   peer load OVER MODE BYTES CONNECTIONS SECONDS     the other end, once that has begun; prints how many messages it
+ *                                                     sent a second
+ *
+ * The caller removes UNIX_PATH and SHARED_PATH before; that they exist, the latter with its size, shows that the server
+ * has begun.
  *
  * OVER is an IPv4 address (TCP, or what `smc run` makes of it), `unix` (a stream socket), or `shared`: two rings in
  * memory of both processes and futexes, which is the bound for whatever copies data in and out.
@@ -59,12 +62,6 @@ struct ring {
 	_Alignas(LINE) _Atomic uint32_t writer_sleeps;
 	_Atomic uint32_t is_over;
 	_Alignas(LINE) unsigned char bytes[RING_BYTES];
-};
-
-struct shared {
-	_Atomic uint32_t is_ready;
-	/* One each way, for each connection. */
-	struct ring rings[][2];
 };
 
 static void sleep_on(_Atomic uint32_t *word)
@@ -156,26 +153,20 @@ static bool is_shared(const char *over)
 	return !strcmp(over, "shared");
 }
 
-static struct shared *map_shared(int connections, bool is_server)
+/* Returns two rings for each connection, one each way; a new file is zeroes, and so are empty rings. */
+static struct ring (*map_rings(int connections, bool is_server))[2]
 {
-	size_t bytes = sizeof(struct shared) + connections * sizeof(struct ring[2]);
-	struct shared *shared;
-	int fd;
+	size_t bytes = connections * sizeof(struct ring[2]);
+	int fd = open(SHARED_PATH, is_server ? O_RDWR | O_CREAT | O_EXCL : O_RDWR, 0600);
+	void *rings;
 
-	do
-		fd = open(SHARED_PATH, is_server ? O_RDWR | O_CREAT | O_TRUNC : O_RDWR, 0600);
-	while (fd < 0 && errno == ENOENT && !usleep(10000));
 	if (fd < 0 || (is_server && ftruncate(fd, bytes)))
 		err(1, SHARED_PATH);
-	shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
-	if (shared == MAP_FAILED)
+	rings = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+	if (rings == MAP_FAILED)
 		err(1, "mmap");
-	if (is_server)
-		atomic_store(&shared->is_ready, 1);
-	while (!atomic_load(&shared->is_ready))
-		usleep(10000);
 	close(fd);
-	return shared;
+	return rings;
 }
 
 /* Connections ------------------------------------------------------------------------------- */
@@ -271,7 +262,6 @@ static int listen_on(const char *over)
 	socklen_t len;
 	int fd = new_socket(over, &addr, &len);
 
-	unlink(UNIX_PATH);
 	if (bind(fd, (struct sockaddr *)&addr, len) || listen(fd, 1024))
 		err(1, "%s", over);
 	return fd;
@@ -321,6 +311,7 @@ static unsigned char *new_buffer(size_t bytes)
 	return buffer;
 }
 
+/* One connection, and what is done with it. */
 struct work {
 	struct end end;
 	enum mode mode;
@@ -359,8 +350,8 @@ static void *load_one(void *data)
 {
 	struct work *work = data;
 	size_t bytes = work->bytes;
-	/* The clock is looked at once for so many bytes, at least for each message. */
-	unsigned int batch = bytes >= 65536 ? 1 : 65536 / bytes < 64 ? 65536 / bytes : 64;
+	/* Short messages are many between two looks at the clock. */
+	unsigned int batch = bytes < 4096 ? 64 : 1;
 	unsigned char *buffer = new_buffer(bytes);
 	double until = now() + work->seconds;
 
@@ -411,115 +402,77 @@ static void serve_connects(const char *over)
 	}
 }
 
-static uint64_t load_connects(const char *over, double seconds)
+static void print_rate(uint64_t messages, double start)
 {
-	double until = now() + seconds;
+	printf("%.1f messages/s\n", messages / (now() - start));
+}
+
+static void load_connects(const char *over, double seconds)
+{
+	double start = now();
 	uint64_t count = 0;
 	char byte = 1;
 
-	for (; now() < until; count++) {
+	for (; now() < start + seconds; count++) {
 		int fd = connect_to(over);
 
 		if (write(fd, &byte, 1) != 1 || read(fd, &byte, 1) != 1)
 			err(1, "question");
 		close(fd);
 	}
-	return count;
+	print_rate(count, start);
 }
 
 static void serve(const char *over, enum mode mode, size_t bytes, int connections)
 {
-	struct shared *shared = is_shared(over) ? map_shared(connections, true) : NULL;
-	int listener = shared ? -1 : listen_on(over);
+	struct ring (*rings)[2] = is_shared(over) ? map_rings(connections, true) : NULL;
+	int listener = rings ? -1 : listen_on(over);
 	struct work *all = new_work(connections);
 
 	for (int i = 0; i < connections; i++) {
 		all[i] = (struct work){ .mode = mode, .bytes = bytes };
-		if (shared)
-			all[i].end = (struct end){ -1, &shared->rings[i][0], &shared->rings[i][1] };
+		if (rings)
+			all[i].end = (struct end){ -1, &rings[i][0], &rings[i][1] };
 		else
 			all[i].end.fd = accept_from(listener);
 	}
 	run_all(serve_one, all, connections);
-	if (shared)
-		unlink(SHARED_PATH);
 }
 
 static void load(const char *over, enum mode mode, size_t bytes, int connections, double seconds)
 {
-	struct shared *shared = is_shared(over) ? map_shared(connections, false) : NULL;
+	struct ring (*rings)[2] = is_shared(over) ? map_rings(connections, false) : NULL;
 	struct work *all = new_work(connections);
 	double start = now();
 	uint64_t count = 0;
 
-	for (int i = 0; i < connections && mode != CONNECT; i++) {
+	for (int i = 0; i < connections; i++) {
 		all[i] = (struct work){ .mode = mode, .bytes = bytes, .seconds = seconds };
-		if (shared)
-			all[i].end = (struct end){ -1, &shared->rings[i][1], &shared->rings[i][0] };
+		if (rings)
+			all[i].end = (struct end){ -1, &rings[i][1], &rings[i][0] };
 		else
 			all[i].end.fd = connect_to(over);
 	}
-	if (mode == CONNECT)
-		count = load_connects(over, seconds);
-	else
-		run_all(load_one, all, connections);
+	run_all(load_one, all, connections);
 	for (int i = 0; i < connections; i++)
 		count += all[i].count;
-	printf("%.1f messages/s\n", count / (now() - start));
-}
-
-/* Returns the memory in use except page cache and that of programs, in KiB. */
-static long used_kib(void)
-{
-	static const char *const others[] = { "MemFree:", "Buffers:", "Cached:", "AnonPages:" };
-	char line[256], name[64];
-	FILE *file = fopen("/proc/meminfo", "r");
-	long used = 0, kib;
-
-	if (!file)
-		err(1, "/proc/meminfo");
-	while (fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "%63s %ld", name, &kib) != 2)
-			continue;
-		if (!strcmp(name, "MemTotal:"))
-			used += kib;
-		for (unsigned int i = 0; i < 4; i++)
-			if (!strcmp(name, others[i]))
-				used -= kib;
-	}
-	fclose(file);
-	return used;
-}
-
-static void idle(const char *over, int connections)
-{
-	int listener = listen_on(over);
-	long before;
-
-	/* The first one brings what all share. */
-	connect_to(over);
-	accept_from(listener);
-	before = used_kib();
-	for (int i = 0; i < connections; i++) {
-		connect_to(over);
-		accept_from(listener);
-	}
-	printf("%.2f KiB each, both ends together\n", (double)(used_kib() - before) / connections);
+	print_rate(count, start);
 }
 
 int main(int argc, char **argv)
 {
-	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (argc == 6 && !strcmp(argv[1], "serve")) {
-		enum mode mode = mode_of(argv[3]);
+	bool is_serve = argc == 6 && !strcmp(argv[1], "serve");
+	bool is_load = argc == 7 && !strcmp(argv[1], "load");
+	enum mode mode = is_serve || is_load ? mode_of(argv[3]) : CONNECT;
 
-		if (mode == CONNECT)
-			serve_connects(argv[2]);
+	if (is_serve && mode == CONNECT) {
+		serve_connects(argv[2]);
+	} else if (is_serve) {
 		serve(argv[2], mode, atol(argv[4]), atoi(argv[5]));
-	} else if (argc == 7 && !strcmp(argv[1], "load")) {
-		load(argv[2], mode_of(argv[3]), atol(argv[4]), atoi(argv[5]), atof(argv[6]));
-	} else if (argc == 4 && !strcmp(argv[1], "idle")) {
-		idle(argv[2], atoi(argv[3]));
+	} else if (is_load && mode == CONNECT) {
+		load_connects(argv[2], atof(argv[6]));
+	} else if (is_load) {
+		load(argv[2], mode, atol(argv[4]), atoi(argv[5]), atof(argv[6]));
 	} else {
 		errx(1, "see the head of peer.c");
 	}

@@ -207,12 +207,11 @@ connections_amid() {
 
 # idle: a thousand connections.
 idle() {
-	local said
+	local said unix=()
+	[ "$OVER" != unix ] || unix=(--unix)
 	mark
-	case $OVER in
-	unix) said=$("$PEER" idle unix 1000 | awk '{ print $1 }') ;;
-	*) said=$(smctest --family "$FAMILY" --expect "$EXPECTED" idle | sed -n 's/.*connections: \([0-9.]*\) KiB.*/\1/p') ;;
-	esac
+	said=$(smctest --family "$FAMILY" --expect "$EXPECTED" idle "${unix[@]}" |
+		sed -n 's/.*connections: \([0-9.]*\) KiB.*/\1/p')
 	[ -n "$said" ] || die "idle: no figure"
 	mark
 	echo "idle 1 $said" >>"$OUT/windows"
@@ -361,7 +360,7 @@ run() {
 	case $SYSTEM:$1 in
 	unix:bulk* | unix:pingpong* | unix:stream* | unix:connections | unix:idle) ;;
 	bound:bulk* | bound:pingpong* | bound:stream*) ;;
-	# What else uses TCP has no other path.
+	# The other programs have IP sockets.
 	unix:* | bound:*) return ;;
 	esac
 	if [ -n "${SAME_HOST:-}" ]; then
@@ -382,6 +381,7 @@ run() {
 	fi
 }
 
+# run_program PROGRAM: the same, if it does the same within one kernel and between two.
 run_program() {
 	case $1 in
 	fallback) connect fallback tcp ;;

@@ -3,6 +3,7 @@
 //! `smctest idle`: kernel memory used by idle connections.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
 
 use anyhow::ensure;
 use anyhow::Context as _;
@@ -21,23 +22,21 @@ pub(crate) struct Arguments {
     /// The most that one may use, both ends together, KiB
     #[arg(long)]
     most: Option<f64>,
+
+    /// Of UNIX stream sockets, whatever else is asked for
+    #[arg(long)]
+    unix: bool,
 }
 
 /// Opens the connections, both ends in this process, and prints one line of results.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
-    let listener = context.listen(1024)?;
-    netns::enter(context.client_netns.as_deref())?;
-
-    // The first connection allocates what all share.
-    let _first = open_pair(context, &listener)?;
-    let before = used_kib()?;
-    let mut pairs = Vec::new();
-    for number in 0..arguments.connections {
-        pairs.push(open_pair(context, &listener).with_context(|| format!("number {number}"))?);
-    }
-    let used = used_kib()?.saturating_sub(before);
-
-    let each = used as f64 / arguments.connections.max(1) as f64;
+    let each = if arguments.unix {
+        measure(arguments, || Ok(UnixStream::pair()?))?
+    } else {
+        let listener = context.listen(1024)?;
+        netns::enter(context.client_netns.as_deref())?;
+        measure(arguments, || open_pair(context, &listener))?
+    };
     println!(
         "idle: {} connections: {each:.1} KiB each, both ends together",
         arguments.connections,
@@ -45,6 +44,19 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let is_within = arguments.most.is_none_or(|most| each <= most);
     ensure!(is_within, "more than {:?} KiB", arguments.most);
     Ok(())
+}
+
+/// Opens the connections; returns the memory that each uses, both ends together, in KiB.
+fn measure<T>(arguments: &Arguments, open: impl Fn() -> Result<T>) -> Result<f64> {
+    // The first connection allocates what all share.
+    let _first = open()?;
+    let before = used_kib()?;
+    let mut pairs = Vec::new();
+    for number in 0..arguments.connections {
+        pairs.push(open().with_context(|| format!("number {number}"))?);
+    }
+    let used = used_kib()?.saturating_sub(before);
+    Ok(used as f64 / arguments.connections.max(1) as f64)
 }
 
 fn open_pair(context: &Context, listener: &Socket) -> Result<(Socket, Socket)> {

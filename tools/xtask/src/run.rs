@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Runs other programs; errors contain the command and its output.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::num::NonZero;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -24,6 +24,21 @@ pub(crate) fn lock(path: &Path, what: &str) -> Result<Flock<File>> {
         }
         Err((_, e)) => Err(e).with_context(|| format!("cannot lock {}", path.display())),
     }
+}
+
+/// Compiles a C file for this machine, with these options and all warnings. Who runs the old `target` keeps it.
+pub(crate) fn gcc(source: &Path, target: &Path, options: &[&str]) -> Result<()> {
+    if let Some(folder) = target.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let half = target.with_extension("new");
+    run(Command::new("gcc")
+        .args(["-O2", "-Wall", "-Wextra", "-Werror"])
+        .args(options)
+        .arg("-o")
+        .args([&half, source]))?;
+    fs::rename(&half, target)?;
+    Ok(())
 }
 
 /// Returns the number of processors that this program may use.

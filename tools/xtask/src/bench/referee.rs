@@ -20,6 +20,7 @@ use super::{BenchArgs, System};
 use crate::dirs::Dirs;
 use crate::guests::ScriptRun;
 use crate::kernel::Kernel;
+use crate::run;
 use crate::toolchain::LLVM;
 use profile::{Profile, Symbols};
 pub(super) use program::Program;
@@ -100,19 +101,10 @@ pub(crate) fn run(
 
 /// Builds the program that exchanges messages over whatever carries them, in `out/bench`; returns its path.
 fn peer(dirs: &Dirs) -> Result<String> {
-    let folder = dirs.out("bench");
-    fs::create_dir_all(&folder)?;
-    let target = folder.join("peer");
-    let status = Command::new("gcc")
-        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-std=gnu11"])
-        .arg("-pthread")
-        .arg(dirs.repo.join("tools/bench/peer.c"))
-        .arg("-o")
-        .arg(&target)
-        .status()
-        .context("cannot run gcc")?;
-    ensure!(status.success(), "tools/bench/peer.c does not build");
-    Ok(target.display().to_string())
+    let program = dirs.out("bench").join("peer");
+    let source = dirs.repo.join("tools/bench/peer.c");
+    run::gcc(&source, &program, &["-std=gnu11", "-pthread"])?;
+    Ok(program.display().to_string())
 }
 
 /// Reads what the guest and the plugin left.

@@ -5,10 +5,11 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{bail, Context, Result};
 
 use super::{Guest, Machine, Wire};
 use crate::dirs::Dirs;
+use crate::run;
 
 pub(super) fn machine(
     dirs: &Dirs,
@@ -113,21 +114,17 @@ fn counter(dirs: &Dirs, guest: &Guest<'_>) -> Result<String> {
         .find(is_mark)
         .and_then(|line| line.split(' ').next());
     let mark = mark.with_context(|| format!("the kernel has no {MARK}"))?;
-    let dir = dirs.out("vm");
-    std::fs::create_dir_all(&dir)?;
-    let (source, half, plugin) = (
-        dirs.repo.join("tools/bench/counter.c"),
-        dir.join("counter.so.new"),
-        dir.join("counter.so"),
-    );
-    let status = Command::new("gcc")
-        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"])
-        .args(["-Wno-unused-parameter", "-fvisibility=hidden", "-o"])
-        .args([&half, &source])
-        .status()
-        .context("cannot run gcc")?;
-    ensure!(status.success(), "tools/bench/counter.c does not build");
-    std::fs::rename(&half, &plugin)?;
+    let plugin = dirs.out("vm").join("counter.so");
+    run::gcc(
+        &dirs.repo.join("tools/bench/counter.c"),
+        &plugin,
+        &[
+            "-shared",
+            "-fPIC",
+            "-Wno-unused-parameter",
+            "-fvisibility=hidden",
+        ],
+    )?;
     Ok(format!(
         "{},dir={},mark={mark}",
         plugin.display(),

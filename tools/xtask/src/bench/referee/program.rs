@@ -236,9 +236,7 @@ impl Program {
     pub(super) fn units(self, profile: &Profile, said: f64) -> f64 {
         let calls = |name: &str| profile.calls(|f| f.name == name && f.module == BUILT_IN) as f64;
         match self {
-            Self::Bulk | Self::Bulk16 | Self::Iperf3 | Self::FallbackBulk => {
-                said / f64::from(1 << 20)
-            }
+            _ if self.is_bulk() => said / f64::from(1 << 20),
             _ if said > 0.0 => said,
             Self::Pingpong64b | Self::FallbackPingpong64b => calls("__sys_sendto") / 2.0,
             Self::Pingpong4k | Self::Stream64b | Self::Stream4k | Self::FallbackStream64b => {
@@ -249,14 +247,20 @@ impl Program {
         }
     }
 
+    /// Whether its units are MiB.
+    fn is_bulk(self) -> bool {
+        matches!(
+            self,
+            Self::Bulk | Self::Bulk16 | Self::Iperf3 | Self::FallbackBulk
+        )
+    }
+
     /// Returns the figure: so many units took so long, in nanoseconds of the guest.
     pub(super) fn figure(self, units: f64, ns: f64) -> f64 {
         match self {
             Self::Pingpong64b | Self::FallbackPingpong64b => ns / 1e3 / units / 2.0,
             Self::Pingpong4k => ns / 1e3 / units,
-            Self::Bulk | Self::Bulk16 | Self::Iperf3 | Self::FallbackBulk => {
-                units * f64::from(1 << 20) * 8.0 / ns
-            }
+            _ if self.is_bulk() => units * f64::from(1 << 20) * 8.0 / ns,
             Self::Idle => units,
             _ => units * 1e9 / ns,
         }
