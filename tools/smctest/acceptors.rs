@@ -12,8 +12,6 @@ use std::time::Instant;
 use anyhow::ensure;
 use anyhow::Context as _;
 use anyhow::Result;
-use smc_user::Errno;
-use smc_user::Socket;
 
 use crate::context::Context;
 use crate::family::Family;
@@ -64,7 +62,11 @@ fn all_get_one(context: &Context, family: Family) -> Result<()> {
             // Until they sleep.
             thread::sleep(Duration::from_millis(20));
             let clients = (0..TASKS)
-                .map(|_| begin_connect(context, family))
+                .map(|_| {
+                    netns::inside(context.client_netns.as_deref(), || {
+                        context.begin_connect(family)
+                    })
+                })
                 .collect::<Result<Vec<_>>>()?;
             let start = Instant::now();
             for task in tasks {
@@ -78,15 +80,4 @@ fn all_get_one(context: &Context, family: Family) -> Result<()> {
         })?;
     }
     Ok(())
-}
-
-fn begin_connect(context: &Context, family: Family) -> Result<Socket> {
-    netns::inside(context.client_netns.as_deref(), || {
-        let client = family.open(context.addr)?;
-        client.set_nonblocking(true)?;
-        match client.connect(context.address()) {
-            Ok(()) | Err(Errno::EINPROGRESS) => Ok(client),
-            Err(error) => Err(error).context("connect"),
-        }
-    })
 }

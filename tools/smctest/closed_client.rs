@@ -68,12 +68,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
 
 /// Begins to connect, and closes when the server has accepted.
 fn connect_and_close(context: &Context, resets: bool, is_accepted: &Receiver<()>) -> Result<()> {
-    let client = context.family.open(context.addr)?;
-    client.set_nonblocking(true)?;
+    let client = context.begin_connect(context.family)?;
     client.set_linger(resets, 0)?;
-    match client.connect(context.address()) {
-        Ok(()) | Err(Errno::EINPROGRESS) => {}
-        Err(error) => return Err(error).context("connect"),
-    }
     is_accepted.recv().context("the server has given up")
 }

@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use anyhow::bail;
 use anyhow::ensure;
-use anyhow::Context as _;
 use anyhow::Result;
 use smc_user::poll_fd;
 use smc_user::Errno;
@@ -88,13 +87,8 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
 /// Begins to connect.
 fn connect(context: &Context) -> Result<(Socket, Instant)> {
     netns::inside(context.client_netns.as_deref(), || {
-        let client = context.family.open(context.addr)?;
-        client.set_nonblocking(true)?;
         let start = Instant::now();
-        match client.connect(context.address()) {
-            Ok(()) | Err(Errno::EINPROGRESS) => Ok((client, start)),
-            Err(error) => Err(error).context("connect"),
-        }
+        Ok((context.begin_connect(context.family)?, start))
     })
 }
 

@@ -162,6 +162,18 @@ impl Context {
         bail!("client: nobody listens at {}", self.address())
     }
 
+    /// Begins to connect a new nonblocking socket of that family. The attempt may be in progress on return.
+    ///
+    /// The calling thread must be in the client's namespace.
+    pub(crate) fn begin_connect(&self, family: Family) -> Result<Socket> {
+        let socket = family.open(self.addr).context("client: socket")?;
+        socket.set_nonblocking(true)?;
+        match socket.connect(self.address()) {
+            Ok(()) | Err(Errno::EINPROGRESS) => Ok(socket),
+            Err(error) => bail!("client: connect: {error}"),
+        }
+    }
+
     /// Sets the traffic class of a socket, if there is to be one.
     fn set_tos(&self, socket: &Socket) -> Result<()> {
         let Some(tos) = self.tos else {

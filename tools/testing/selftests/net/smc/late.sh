@@ -88,14 +88,9 @@ closes_before_data() {
 # reset_overtakes: a host that keeps nothing of a closed TCP connection resets it when asked for a sign of life, while
 # the data are on their way over RDMA.
 reset_overtakes() {
-	local server code
 	export -f lose heal
 	rm -f /tmp/accepted
-	in_ns b bash -c "$(declare -f reads_after_reset); IP_B=$IP_B reads_after_reset" &
-	server=$!
-	await_port b 7301 && in_ns a bash -c "$(declare -f closes_before_data); IP_B=$IP_B closes_before_data"
-	code=$?
-	wait "$server" && [ $code = 0 ]
+	serve_and_call 7301 reads_after_reset closes_before_data
 }
 
 # accepts_in_order: accepts eight connections at a time, and expects the number of each as its data.
@@ -174,34 +169,23 @@ ends_early() {
 	END
 }
 
-# half_closes MILLISECONDS: the server hears of it, and its answer is read, as over TCP.
-half_closes() {
-	local server code
-	in_ns b bash -c "$(declare -f answers_after_end); IP_B=$IP_B answers_after_end 4" &
-	server=$!
-	await_port b 7303 && in_ns a bash -c "$(declare -f ends_early); IP_B=$IP_B ends_early $1 4"
-	code=$?
-	wait "$server" && [ $code = 0 ]
-}
-
-# half_closes_at_all_times: during the first contacts of groups, and handshakes that follow.
+# half_closes_at_all_times: during the first contacts of groups, and handshakes that follow; the server hears of it, and
+# its answer is read, as over TCP.
 half_closes_at_all_times() {
-	local ms
+	local ms code=0
 	ip netns exec a tc qdisc add dev wire_a root netem delay 20ms || return
 	for ((ms = 0; ms < 240; ms += 40)); do
-		within 20 no_groups && half_closes $ms || return
+		within 20 no_groups && serve_and_call 7303 "answers_after_end 4" "ends_early $ms 4" || {
+			code=1
+			break
+		}
 	done
-	ip netns exec a tc qdisc del dev wire_a root
+	ip netns exec a tc qdisc del dev wire_a root && [ $code = 0 ]
 }
 
 # in_order: accept(2) returns the connections of a client in the order in which its connect(2) did.
 in_order() {
-	local server code
-	in_ns b bash -c "$(declare -f accepts_in_order scale); IP_B=$IP_B accepts_in_order" &
-	server=$!
-	await_port b 7302 && in_ns a bash -c "$(declare -f connects_in_order scale); IP_B=$IP_B connects_in_order"
-	code=$?
-	wait "$server" && [ $code = 0 ]
+	serve_and_call 7302 accepts_in_order connects_in_order
 }
 
 require "RDMA modules load" load_rdma

@@ -316,6 +316,15 @@ await_port() {
 	within "${3:-10}" sh -c "ip netns exec $1 ss -Htln 'sport = :$2' | grep -q ."
 }
 
+# serve_and_call PORT SERVER CLIENT: runs functions with arguments, one in b, and once it listens the other one in a.
+serve_and_call() {
+	local server code
+	in_ns b bash -c "$(declare -f "${2%% *}" scale); IP_B=$IP_B $2" & server=$!
+	await_port b "$1" && in_ns a bash -c "$(declare -f "${3%% *}" scale); IP_B=$IP_B $3"
+	code=$?
+	wait "$server" && [ $code = 0 ]
+}
+
 # start_server PORT OPTION...: smctest serves in b, until stop_servers.
 STARTED=()
 start_server() {

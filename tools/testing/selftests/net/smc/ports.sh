@@ -28,8 +28,8 @@ two_ports() {
 	return $code
 }
 
-# links_of END: the links there, as the device and the port of each. One that is being added is none yet: a group whose
-# last link goes is lost, whatever link it is about to have.
+# links_of END: the active links there, as the device and the port of each. With none the group is lost, unless the one
+# that is being added is connected already.
 links_of() {
 	"$BIN/smc" link | grep -w active | grep -o "rxe_wire_$1/[12]" | sort | xargs
 }

@@ -140,7 +140,7 @@ answers_rows() {
 	END
 }
 
-# sends_rows: sends them one after the other, and awaits the answer.
+# sends_rows: sends ten such messages one after the other, and awaits the answer, a hundred times.
 sends_rows() {
 	timeout 60 python3 - "$IP_B" <<-'END'
 		import socket, sys
@@ -153,15 +153,11 @@ sends_rows() {
 	END
 }
 
-# row_packets: how many packets a sends for that.
+# row_packets: how many packets a sends for these thousand messages.
 row_packets() {
-	local counter=/sys/class/infiniband/rxe_a/ports/1/hw_counters/sent_pkts server before code
+	local counter=/sys/class/infiniband/rxe_a/ports/1/hw_counters/sent_pkts before
 	before=$(cat $counter)
-	in_ns b bash -c "$(declare -f answers_rows); IP_B=$IP_B answers_rows" &
-	server=$!
-	await_port b 7304 && in_ns a bash -c "$(declare -f sends_rows); IP_B=$IP_B sends_rows"
-	code=$?
-	wait "$server" && [ $code = 0 ] && echo $(($(cat $counter) - before))
+	serve_and_call 7304 answers_rows sends_rows && echo $(($(cat $counter) - before))
 }
 
 # gathered: small messages wait for those before them, unless autocorking is off.
