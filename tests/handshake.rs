@@ -382,10 +382,14 @@ fn a_server_that_names_another_queue_pair_is_out_of_sync() {
 }
 
 #[test]
-fn a_message_that_never_comes_ends_the_connection() {
-    for (from, who) in [
-        (Side::Client, Side::Server),
-        (Side::Server, Side::Client), //
+fn a_message_that_never_comes_ends_the_connection_or_the_client_makes_another() {
+    for (from, who, outcome) in [
+        (Side::Client, Side::Server, Outcome::Failed(Fatal::TimedOut)),
+        (
+            Side::Server,
+            Side::Client,
+            Outcome::Reconnects(Reason::TimeoutConfirmLink),
+        ),
     ] {
         let mut world = World::with(1, |_, _| {});
         world.net.add_rule(move |packet| match packet.from == from {
@@ -393,7 +397,7 @@ fn a_message_that_never_comes_ends_the_connection() {
             false => Verdict::Pass,
         });
         let outcomes = world.outcomes();
-        assert_eq!(outcomes[who.index()], Outcome::Failed(Fatal::TimedOut));
+        assert_eq!(outcomes[who.index()], outcome);
     }
 }
 

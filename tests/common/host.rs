@@ -24,6 +24,7 @@ use smc_proto::handshake::server::{
 };
 use smc_proto::handshake::{
     self,
+    Failure,
     Fatal, //
 };
 use smc_proto::id::{
@@ -384,7 +385,8 @@ impl Machine {
             conn.deadline = None;
             let failure = match std::mem::replace(&mut conn.stage, Stage::Done) {
                 Stage::Silence => handshake::after_silence(None),
-                Stage::Fresh | Stage::Proposed(_) | Stage::Accepted(_) => Fatal::TimedOut.into(),
+                Stage::Proposed(_) => Failure::from(Fatal::TimedOut).before_answer(),
+                Stage::Fresh | Stage::Accepted(_) => Fatal::TimedOut.into(),
                 stage => {
                     conn.stage = stage;
                     continue;

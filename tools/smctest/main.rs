@@ -35,6 +35,7 @@ mod failover;
 mod family;
 mod flood;
 mod flooded;
+mod full_backlog;
 mod gather;
 mod greet;
 mod handover;
@@ -147,6 +148,8 @@ enum Command {
     Mixed,
     /// Close listeners while connections come to one without end; prints KTAP
     Flooded,
+    /// Connect to a listener whose queue is full
+    FullBacklog(full_backlog::Arguments),
     /// Measure kernel memory per idle connection
     Idle(idle::Arguments),
     /// Check that buffers count as memory of their sockets
@@ -209,6 +212,7 @@ fn main() -> ExitCode {
         Command::Flood(options) => flood::run(context, options),
         Command::Mixed => mixed::run(context),
         Command::Flooded => flooded::run(context),
+        Command::FullBacklog(options) => full_backlog::run(context, options),
         Command::Idle(options) => idle::run(context, options),
         Command::Charged => charged::run(context),
         Command::Handover => handover::run(context),

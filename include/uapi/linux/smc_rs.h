@@ -114,6 +114,7 @@ enum smc_cause {
 	SMC_CAUSE_DEVICE_QPS		= 28,	/* none left */
 	SMC_CAUSE_DEVICE_CQS		= 29,	/* none left */
 	SMC_CAUSE_DEVICE_MRS		= 30,	/* none left, or no protection domain */
+	SMC_CAUSE_NO_ANSWER		= 31,	/* to the PROPOSAL, in time */
 };
 
 /*

@@ -104,6 +104,9 @@ pub enum Failure {
     /// Client: the server may use SMC, over a link that does not work, or TCP, and there is no way to know. Nothing of
     /// the application was sent so far.
     Undecided,
+    /// Client: no whole answer to the PROPOSAL arrived in time. The server's socket may have no room for the connection
+    /// until its application accepts others.
+    Unanswered,
     /// The TCP connection cannot be used for anything: its stream may be in the middle of a
     /// handshake message.
     Fatal(Fatal),
@@ -162,7 +165,7 @@ impl Failure {
                 decline: None,
                 disposition: Disposition::Fallback(Reason::PeerDeclined),
             },
-            Self::Undecided => FailureActions {
+            Self::Undecided | Self::Unanswered => FailureActions {
                 ends_group: false,
                 decline: None,
                 disposition: Disposition::Reconnect(Reason::TimeoutConfirmLink),
@@ -181,6 +184,15 @@ impl Failure {
         }
     }
 
+    /// The failure of a client's wait for the answer to its PROPOSAL. Nothing of the application was sent so far, so
+    /// that a server that does not answer in time can be had over another TCP connection.
+    pub const fn before_answer(self) -> Self {
+        match self {
+            Self::Fatal(Fatal::TimedOut) => Self::Unanswered,
+            failure => failure,
+        }
+    }
+
     /// Whether RDMA packets did not get through though TCP did, as this side or the peer found.
     pub fn is_silent_path(self) -> bool {
         match self {
@@ -189,7 +201,7 @@ impl Failure {
             }
             Self::PeerDeclined { diagnosis, .. } => diagnosis == Reason::TimeoutConfirmLink.into(),
             Self::Undecided => true,
-            Self::Peer(_) | Self::Fatal(_) => false,
+            Self::Unanswered | Self::Peer(_) | Self::Fatal(_) => false,
         }
     }
 
@@ -205,6 +217,7 @@ impl Failure {
         match self {
             Self::Declined(_, cause) => cause,
             Self::Undecided => Some(Cause::PathSilent),
+            Self::Unanswered => Some(Cause::NoAnswer),
             Self::PeerDeclined { .. } | Self::Peer(_) | Self::Fatal(_) => None,
         }
     }

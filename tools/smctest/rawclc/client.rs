@@ -32,13 +32,13 @@ use super::script::Step::Reset;
 use super::script::Step::Send;
 use super::script::Step::Trickle;
 use super::script::CONFIRM_ENDS;
+use super::script::HANDSHAKE_S;
 use super::script::PROPOSAL_ENDS;
 
 /// The connection ends, and accept(2) never returns it.
 const LOST: Answer = Answer::Lost(Errno::EPROTO);
 
-/// Seconds that the kernel waits for a message, and for a new link to work.
-const HANDSHAKE_S: u64 = 6;
+/// Seconds that the kernel waits for a new link to work.
 const LINK_S: u64 = 2;
 
 /// Returns all scripts.

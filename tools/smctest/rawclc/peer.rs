@@ -30,6 +30,7 @@ use super::script::reason;
 use super::script::Answer;
 use super::script::Script;
 use super::script::Step;
+use super::script::HANDSHAKE_S;
 use super::tcp::End;
 use super::tcp::RawTcp;
 
@@ -267,7 +268,7 @@ impl<'a> Peer<'a> {
     pub(super) fn play_client(&self, wire: &Socket, script: &Script) -> Result<()> {
         until_path_is_used(|| {
             let mut tcp = self.connect(wire)?;
-            play(&mut tcp, script, |tcp| self.one_over_tcp(tcp))
+            play(&mut tcp, script, false, |tcp| self.one_over_tcp(tcp))
         })
     }
 
@@ -276,7 +277,7 @@ impl<'a> Peer<'a> {
         until_path_is_used(|| {
             let mut played = Played::Whole;
             let connected = self.serve_exchange(wire, |tcp| {
-                played = play(tcp, script, answer_exchange)?;
+                played = play(tcp, script, true, answer_exchange)?;
                 Ok(())
             })?;
             match (script.answer, connected) {
@@ -284,7 +285,7 @@ impl<'a> Peer<'a> {
                 (Answer::Lost(errno), Connected::Failed(got)) if got == errno => Ok(()),
                 (Answer::OneOf(_), Connected::Failed(got)) if LOST.contains(&got) => Ok(()),
                 (
-                    Answer::Declined(_) | Answer::OneOf(_) | Answer::Tcp,
+                    Answer::Declined(_) | Answer::OneOf(_) | Answer::Tcp | Answer::Again,
                     Connected::Exchanged(result),
                 ) => result,
                 (_, Connected::Failed(errno)) => bail!("connect failed with {errno}"),
@@ -331,11 +332,13 @@ pub(super) fn answer_exchange(tcp: &mut RawTcp<'_>) -> Result<()> {
     tcp.send(PONG)
 }
 
-/// Executes the steps, then checks the kernel's answer. `exchange` verifies that TCP works.
+/// Executes the steps, then checks the kernel's answer. `reconnects` says whether the kernel is the client, which makes
+/// another connection when it has no answer in time; `exchange` verifies that TCP works.
 fn play<'w>(
     tcp: &mut RawTcp<'w>,
     script: &Script,
-    exchange: impl FnOnce(&mut RawTcp<'w>) -> Result<()>,
+    reconnects: bool,
+    exchange: impl Fn(&mut RawTcp<'w>) -> Result<()>,
 ) -> Result<Played> {
     let mut start = Instant::now();
     for step in &script.steps {
@@ -357,15 +360,23 @@ fn play<'w>(
             Step::Reset => return tcp.reset().map(|()| Played::Whole),
         }
     }
-    let result = judge(tcp, script, exchange);
+    let result = judge(tcp, script, &exchange);
     let took = start.elapsed().as_secs();
     let end = tcp.end;
     tcp.reset()?;
     let played = result.with_context(|| format!("{took} s later, the stream being {end:?}"))?;
+    let is_changed = matches!(script.answer, Answer::OneOf(_));
     ensure!(
-        script.takes.contains(&took) || matches!(script.answer, Answer::OneOf(_)),
+        script.takes.contains(&took) || is_changed,
         "the answer took {took} s"
     );
+    let may_reconnect = reconnects && is_changed && end != End::Open && took >= HANDSHAKE_S;
+    if matches!(script.answer, Answer::Again) || may_reconnect {
+        let mut other = tcp.again()?;
+        ensure!(!other.peer_has_smc, "the kernel offers SMC again");
+        exchange(&mut other)?;
+        other.reset()?;
+    }
     Ok(played)
 }
 
@@ -383,7 +394,7 @@ fn drip(tcp: &mut RawTcp<'_>, bytes: &[u8], pause: Duration) -> Result<()> {
 fn judge<'w>(
     tcp: &mut RawTcp<'w>,
     script: &Script,
-    exchange: impl FnOnce(&mut RawTcp<'w>) -> Result<()>,
+    exchange: &impl Fn(&mut RawTcp<'w>) -> Result<()>,
 ) -> Result<Played> {
     match script.answer {
         Answer::Unseen => {}
@@ -412,7 +423,7 @@ fn judge<'w>(
             let message = tcp.message(ANSWER)?.context("the kernel sent nothing")?;
             ensure!(message[4] == kind, "the kernel sent {}", describe(&message));
         }
-        Answer::Lost(_) => {
+        Answer::Lost(_) | Answer::Again => {
             if let Some(message) = tcp.message(ANSWER)? {
                 bail!("the kernel sent {}", describe(&message));
             }

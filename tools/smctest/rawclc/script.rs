@@ -27,6 +27,9 @@ pub(super) enum Step {
     Reset,
 }
 
+/// Seconds that the kernel waits for a message.
+pub(super) const HANDSHAKE_S: u64 = 6;
+
 /// The final reaction of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
@@ -38,6 +41,8 @@ pub(super) enum Answer {
     Next(u8),
     /// The end of the connection. If the kernel had connected, connect(2) fails with this errno.
     Lost(Errno),
+    /// The end of the connection, and another one without SMC.
+    Again,
     /// A DECLINE with this reason, then TCP.
     Declined(u32),
     /// No message, then TCP.

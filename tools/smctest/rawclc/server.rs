@@ -16,6 +16,7 @@ use super::messages::Messages;
 use super::script::reason;
 use super::script::silent_last;
 use super::script::Answer;
+use super::script::Answer::Again;
 use super::script::Answer::Declined;
 use super::script::Answer::Lost;
 use super::script::Answer::OneOf;
@@ -29,9 +30,9 @@ use super::script::Step::Reset;
 use super::script::Step::Send;
 use super::script::Step::Trickle;
 use super::script::ACCEPT_ENDS;
+use super::script::HANDSHAKE_S;
 
-/// Seconds that the kernel waits for a message, and for a new link to work.
-const HANDSHAKE_S: u64 = 6;
+/// Seconds that the kernel waits for a new link to work.
 const LINK_S: u64 = 2;
 
 /// Returns all scripts.
@@ -56,7 +57,7 @@ fn silence(m: &Messages) -> Vec<Script> {
     let half = || m.accept[..50].to_vec();
     let script = Script::new;
     vec![
-        script("nothing at all", vec![Receive], Lost(Errno::ETIMEDOUT)).after(HANDSHAKE_S),
+        script("nothing at all", vec![Receive], Again).after(HANDSHAKE_S),
         script(
             "close at once",
             vec![Receive, Close],
@@ -75,7 +76,7 @@ fn silence(m: &Messages) -> Vec<Script> {
         script(
             "half an accept, then nothing",
             vec![Receive, Send(half())],
-            Lost(Errno::ETIMEDOUT),
+            Again,
         )
         .after(HANDSHAKE_S),
         script(
@@ -85,7 +86,7 @@ fn silence(m: &Messages) -> Vec<Script> {
                 Send(with_length(&m.accept, 0xffff)),
                 Trickle(vec![0; 300]),
             ],
-            Lost(Errno::ETIMEDOUT),
+            Again,
         )
         .after(HANDSHAKE_S),
     ]

@@ -134,6 +134,12 @@ is_smc() {
 	in_ns a "$BIN/smc" why "$IP_B:7000" | tee /tmp/why | grep -q "id:     SMC$"
 }
 
+# unanswered: the queue of a listener is full, so that it does not answer; a connection waits for its turn.
+unanswered() {
+	says 0 TIMEOUT_CL/no-answer "The server offered SMC but did not answer the handshake" \
+		smctest --expect smc --port 7011 full-backlog --then "ip netns exec a '$BIN/smc' why --pid \$PPID; [ \$? = 3 ]"
+}
+
 json_is_good() {
 	in_ns a "$BIN/smc" why --json "$IP_B:$TCP_PORT" >/tmp/why.json
 	[ $? = 3 ] && cat /tmp/why.json && grep -q '"id": "PEERNOSMC"' /tmp/why.json &&
@@ -186,6 +192,7 @@ check "and the next connection does not try" why TIMEOUT_CL/path-failed \
 check "it goes" down_other
 check "no network has a name" no_networks
 check "nothing is missing" is_smc
+check "a queue that is full" unanswered
 
 require "no enterprise ID" "$BIN/smc" ueid flush
 check "no enterprise ID here" why NOSMCDEV/no-own-eid "This machine has no enterprise ID"
