@@ -32,7 +32,7 @@ impl SmcdConn {
             return Err(ENOTCONN);
         }
         self.uncork();
-        self.own().add(flags);
+        self.add(self.role, flags);
         self.show_state(sk);
         if flags.contains(EndFlags::SHUT_WRITE) {
             self.wake_peer();
@@ -54,7 +54,7 @@ impl SmcdConn {
         let has_ended = self.ends().own.contains(EndFlags::SHUT_WRITE) && self.unsent() == 0;
         let is_abortive = linger == Some(0) || has_unread();
         let closed = EndFlags::CLOSED.with(EndFlags::SHUT_WRITE, !is_abortive);
-        self.own().add(closed);
+        self.add(self.role, closed);
         if is_abortive || has_unread() {
             self.reset_peer(match has_ended {
                 true => EPIPE,
@@ -113,8 +113,8 @@ impl SmcdConn {
         if is_news && !was_over {
             peer.with_sk(|sk| sk.note_err(err));
         }
-        peer.add(EndFlags::RESET);
-        self.own().add(EndFlags::RESET);
+        self.add(self.role.other(), EndFlags::RESET);
+        self.add(self.role, EndFlags::RESET);
         if is_news {
             peer.with_sk(Sk::wake_err);
             self.wake_peer();
@@ -123,7 +123,7 @@ impl SmcdConn {
 
     /// Data were sent to a peer that has closed: later sends fail, as after the reset that would answer over TCP.
     pub(super) fn note_sent_after_close(&self) {
-        let before = self.own().add(EndFlags::SENT_AFTER_CLOSE);
+        let before = self.add(self.role, EndFlags::SENT_AFTER_CLOSE);
         let seen = EndFlags::SENT_AFTER_CLOSE.with(EndFlags::RESET, true);
         if !before.intersects(seen) {
             self.own().with_sk(|sk| {

@@ -57,8 +57,6 @@ pub(super) struct SmcdEnd {
     is_rcvbuf_locked: Atomic<bool>,
     /// Names the end in the handshake, and for diagnosis.
     pub(super) token: u64,
-    /// [`EndFlags`], which are only added.
-    flags: Atomic<u32>,
     /// Memory for a ring could not be had: writers wait before they try again.
     pub(super) is_short: Atomic<bool>,
 }
@@ -73,7 +71,6 @@ impl SmcdEnd {
             is_rcvbuf_locked: Atomic::new(sk.is_rcvbuf_locked()),
             sk <- new_spinlock!(Some(sk), "smc::smcd::SmcdEnd::sk"),
             token,
-            flags: Atomic::new(0),
             is_short: Atomic::new(false),
         })
     }
@@ -125,21 +122,6 @@ impl SmcdEnd {
         let sk = self.sk.lock().take();
         drop(sk);
     }
-
-    /// What was produced before a flag was added is visible after this.
-    fn flags(&self) -> EndFlags {
-        EndFlags::from_bits(self.flags.load(Acquire))
-    }
-
-    /// Adds `flags`; returns those that were set before. Whoever looks at the counters of a direction after this sees
-    /// all that was produced by a writer that does not see the flags.
-    pub(super) fn add(&self, flags: EndFlags) -> EndFlags {
-        let mut old = self.flags.load(Relaxed);
-        while let Err(other) = self.flags.cmpxchg(old, old | flags.bits(), Full) {
-            old = other;
-        }
-        EndFlags::from_bits(old)
-    }
 }
 
 /// A connection.
@@ -149,6 +131,8 @@ pub(super) struct Pair {
     pub(super) client: SmcdEnd,
     #[pin]
     pub(super) server: SmcdEnd,
+    /// [`EndFlags`] of both, which are only added.
+    flags: Atomic<u32>,
     #[pin]
     pub(super) to_client: Pipe,
     #[pin]
@@ -177,6 +161,7 @@ impl Pair {
             pin_init!(Self {
                 client <- client,
                 server <- server,
+                flags: Atomic::new(0),
                 to_client <- Pipe::new(),
                 to_server <- Pipe::new(),
                 wake_timer <- HrTimer::new(),
@@ -225,11 +210,20 @@ impl SmcdConn {
         }
     }
 
+    /// What was produced before a flag was added is visible after this.
     pub(super) fn ends(&self) -> ConnEnds {
-        ConnEnds {
-            own: self.own().flags(),
-            peer: self.peer().flags(),
+        ConnEnds::from_word(self.pair.flags.load(Acquire), self.role)
+    }
+
+    /// Adds flags of the end with this role; returns those that it had before. Whoever looks at the counters of a
+    /// direction after this sees all that was produced by a writer that does not see the flags.
+    pub(super) fn add(&self, role: Role, flags: EndFlags) -> EndFlags {
+        let (word, flags) = (&self.pair.flags, flags.to_word(role));
+        let mut old = word.load(Relaxed);
+        while let Err(other) = word.cmpxchg(old, old | flags, Full) {
+            old = other;
         }
+        EndFlags::from_word(old, role)
     }
 
     /// The most bytes that may be under way to the peer: what SO_SNDBUF here and SO_RCVBUF there would allow a TCP

@@ -136,6 +136,13 @@ pub(super) struct RingReader {
     ring: Option<Arc<ShmRing>>,
 }
 
+impl RingReader {
+    /// The ring that has position `at`, which was written, if the reader is in it.
+    pub(super) fn ring_at(&self, at: u64) -> Option<&ShmRing> {
+        self.ring.as_deref().filter(|ring| at < ring.end())
+    }
+}
+
 /// One direction of a connection.
 #[pin_data]
 pub(super) struct Pipe {
@@ -373,6 +380,14 @@ impl Pipe {
         }
     }
 
+    /// The urgent byte, for a reader at `consumed`; there is none of interest to it if nothing was produced.
+    pub(super) fn mark_before(&self, consumed: u64, produced: u64) -> Option<Mark> {
+        match produced == consumed {
+            true => None,
+            false => self.mark(),
+        }
+    }
+
     /// Notes an urgent byte, before it is produced.
     pub(super) fn set_mark(&self, position: u64, byte: u8, is_inline: bool) {
         let mut mark = self.mark.lock();
@@ -405,17 +420,14 @@ impl Pipe {
         drop(gone);
     }
 
-    /// The ring that has position `at`, which was written. `consumed` is how far the reader has read: rings before that
-    /// are given up.
-    pub(super) fn ring_at(
+    /// The ring that has position `at`, which was written, where the reader is not in it. `consumed` is how far the
+    /// reader has read: rings before that are given up.
+    pub(super) fn next_ring(
         &self,
         reader: &mut RingReader,
         at: u64,
         consumed: u64,
     ) -> Option<Arc<ShmRing>> {
-        if let Some(ring) = reader.ring.as_ref().filter(|ring| at < ring.end()) {
-            return Some(ring.clone());
-        }
         let mut rings = self.rings.lock();
         let old = rings.old.take_if(|old| consumed >= old.end());
         let ring = match &rings.old {

@@ -62,9 +62,14 @@ impl StreamRx for SmcdConn {
         if reach.len == 0 {
             return Ok(ReadStep::Mark(0));
         }
-        let ring = pipe
-            .ring_at(&mut reader, at, consumed)
-            .ok_or(ECONNABORTED)?;
+        let other;
+        let ring = match reader.ring_at(at) {
+            Some(ring) => ring,
+            None => {
+                other = pipe.next_ring(&mut reader, at, consumed);
+                other.as_deref().ok_or(ECONNABORTED)?
+            }
+        };
         let here = reach.len.min(ring.end().saturating_sub(at));
         let want = msg.len().min(here.min(ring::COPY_MAX.into()) as usize);
         // CAST: at most `COPY_MAX`.
@@ -85,8 +90,7 @@ impl StreamRx for SmcdConn {
     }
 
     fn is_reader_due(&self, skip: usize) -> bool {
-        let ends = self.ends();
-        self.readable() > skip as u64 || ends.is_read_shut()
+        self.readable() > skip as u64 || self.ends().is_read_shut()
     }
 
     fn is_at_hole(&self) -> bool {
@@ -117,7 +121,7 @@ impl SmcdConn {
     /// What a reader may read now, after `done` bytes.
     fn reach(&self, peek: bool, inline: bool, done: usize, consumed: u64, produced: u64) -> Reach {
         let seen = if peek { done as u64 } else { 0 };
-        let Some(mark) = self.rx().mark() else {
+        let Some(mark) = self.rx().mark_before(consumed, produced) else {
             return Reach {
                 skip: 0,
                 len: produced.saturating_sub(consumed).saturating_sub(seen),
@@ -149,7 +153,7 @@ impl SmcdConn {
         let pipe = self.rx();
         let consumed = pipe.consumed();
         let produced = pipe.produced();
-        match pipe.mark() {
+        match pipe.mark_before(consumed, produced) {
             None => produced.saturating_sub(consumed),
             Some(mark) => {
                 let reach = mark.reach(consumed, produced, self.own().is_urg_inline(), false);

@@ -55,7 +55,7 @@ pub(super) unsafe fn wakeful<R>(queue: *mut bindings::wait_queue_head, f: impl F
 pub const FOREVER: isize = isize::MAX;
 
 /// Sleeps until `cond` holds, at most `timeout` jiffies; returns how many of them are left. `cond` may sleep and take
-/// locks.
+/// locks. It is first asked on the queue, for callers that have just found that they must wait.
 /// Context: process.
 ///
 /// # Safety
@@ -67,9 +67,6 @@ pub(super) unsafe fn wait_until(
     exclusive: bool,
     mut cond: impl FnMut() -> bool,
 ) -> Result<isize, WaitEnd> {
-    if cond() {
-        return Ok(timeout);
-    }
     let entry = Opaque::<bindings::wait_queue_entry>::uninit();
     // SAFETY: `entry` is valid for writing and does not move until it is removed below.
     unsafe { bindings::init_wait_woken(entry.get()) };

@@ -10,6 +10,7 @@ use crate::conn::{
     SendError, //
 };
 use crate::flags::flags;
+use crate::lgr::Role;
 
 flags! {
     /// What has happened to one end of a connection.
@@ -35,6 +36,26 @@ pub struct ConnEnds {
     pub peer: EndFlags,
 }
 
+/// Where the flags of the end with this role are in a word that has those of both, so that one look sees both.
+const fn shift(role: Role) -> u32 {
+    match role {
+        Role::Client => 0,
+        Role::Server => 16,
+    }
+}
+
+impl EndFlags {
+    /// The flags in a word that has those of both ends, as the end with this role has them there.
+    pub const fn to_word(self, role: Role) -> u32 {
+        self.bits() << shift(role)
+    }
+
+    /// Takes those of the end with this role from such a word.
+    pub const fn from_word(word: u32, role: Role) -> Self {
+        Self::from_bits(word >> shift(role))
+    }
+}
+
 /// The data of a connection, for poll(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queues {
@@ -51,6 +72,14 @@ pub struct Queues {
 }
 
 impl ConnEnds {
+    /// Takes the flags from a word that has those of both ends, for the one with this role.
+    pub const fn from_word(word: u32, role: Role) -> Self {
+        Self {
+            own: EndFlags::from_word(word, role),
+            peer: EndFlags::from_word(word, role.other()),
+        }
+    }
+
     /// Whether the peer has announced the end of its stream, in order.
     pub const fn is_peer_done(self) -> bool {
         self.peer.contains(EndFlags::SHUT_WRITE)
@@ -173,6 +202,16 @@ mod tests {
         is_full: false,
         is_writeable: true,
     };
+
+    #[test]
+    fn a_word_has_the_flags_of_both_ends() {
+        let (own, peer) = (EndFlags::CLOSED, EndFlags::SENT_AFTER_CLOSE);
+        for role in [Role::Client, Role::Server] {
+            let word = own.to_word(role) | peer.to_word(role.other());
+            assert_eq!(ConnEnds::from_word(word, role), ends(&[own], &[peer]));
+            assert_eq!(EndFlags::from_word(word, role), own);
+        }
+    }
 
     #[test]
     fn the_peers_end_is_readable_and_the_own_writable() {
