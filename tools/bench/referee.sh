@@ -6,10 +6,10 @@
 # clock: instructions
 # leaks: no
 # The referee: one system (`ours`, `c_module` or `tcp`) between two network namespaces with soft RoCE, where
-# each instruction takes a nanosecond and is counted. With SAME_HOST, `ours` goes by shared memory, without an RDMA
+# each instruction takes a nanosecond and is counted. With SAME_HOST both modules go by shared memory, without an RDMA
 # device, and there are others, which have no figures for programs that cannot use them: `tcp_lo` is TCP within one
-# namespace, `unix` has UNIX sockets, and `bound` memory that both processes map. The program $PEER (tools/bench/peer.c)
-# can use all of them.
+# namespace, `sockmap` TCP whose data BPF programs (the object $SOCKMAP) lead from socket to socket, `unix` has UNIX
+# sockets, and `bound` memory that both processes map. The program $PEER (tools/bench/peer.c) can use all of them.
 #   referee.sh SYSTEM SECONDS PROGRAM...
 # Writes "PROGRAM NANOSECONDS [BYTES]" lines to $OUT/windows, for each program's time in which QEMU's plugin
 # counted (its file counts.N belongs to line (N + 1) / 2, if N is odd), and the kernel's symbols to $OUT/kallsyms.
@@ -34,7 +34,7 @@ read_programs() {
 		path=$(command -v "$program") && ldd "$path" | grep -o '/[^ ]*' | xargs cat "$path" >/dev/null || return
 	done
 	if [ -n "${SAME_HOST:-}" ]; then
-		for program in "$PEER" redis-server redis-benchmark nginx wrk h2load memcached memcslap tr \
+		for program in "$PEER" bpftool redis-server redis-benchmark nginx wrk h2load memcached memcslap tr \
 			"$(ls -d /usr/lib/postgresql/*/bin/postgres | tail -1)" "$(ls -d /usr/lib/postgresql/*/bin/pgbench | tail -1)"; do
 			path=$(command -v "$program") && ldd "$path" | grep -o '/[^ ]*' | xargs cat "$path" >/dev/null || return
 		done
@@ -102,7 +102,7 @@ amid() {
 # by_device COMMAND...: the command's data go the way they are meant to go: over TCP, by at least 100 kB over the RDMA
 # device, or within the kernel.
 by_device() {
-	if [ -n "${SAME_HOST:-}" ] && [ "$SYSTEM" = ours ]; then
+	if [ -n "${SAME_HOST:-}" ] && [ "$FAMILY" = smc ] || [ "$SYSTEM" = sockmap ]; then
 		off_the_wire "$@"
 	elif [ "$FAMILY" = tcp ]; then
 		"$@"
@@ -210,8 +210,8 @@ idle() {
 	local said unix=()
 	[ "$OVER" != unix ] || unix=(--unix)
 	mark
-	said=$(smctest --family "$FAMILY" --expect "$EXPECTED" idle "${unix[@]}" |
-		sed -n 's/.*connections: \([0-9.]*\) KiB.*/\1/p')
+	smctest --family "$FAMILY" --expect "$EXPECTED" idle "${unix[@]}" >/tmp/load 2>&1
+	said=$(sed -n 's/.*connections: \([0-9.]*\) KiB.*/\1/p' /tmp/load)
 	[ -n "$said" ] || die "idle: no figure"
 	mark
 	echo "idle 1 $said" >>"$OUT/windows"
@@ -408,6 +408,16 @@ run_program() {
 	esac
 }
 
+# sockmap: all TCP connections of the machine from now on.
+sockmap() {
+	local pins=/sys/fs/bpf/sockmap
+	mount -t cgroup2 none /sys/fs/cgroup && mount -t bpf bpf /sys/fs/bpf &&
+		bpftool prog loadall "$SOCKMAP" $pins pinmaps $pins/maps &&
+		bpftool cgroup attach /sys/fs/cgroup sock_ops pinned $pins/established &&
+		bpftool prog attach pinned $pins/redirect msg_verdict pinned $pins/maps/connections
+}
+
+ulimit -n 8192
 # Time for the start and the window; programs take whole seconds.
 RUN_SECONDS=$(awk -v s="$WINDOW" -v more="${SAME_HOST:-0}" 'BEGIN { printf "%d", s + 1.999 + more }')
 : >"$OUT/windows"
@@ -419,6 +429,10 @@ ours | c_module)
 	FAMILY=smc PREFIX="smc run" EXPECTED=smc
 	;;
 tcp | unix | bound) FAMILY=tcp PREFIX='' EXPECTED=tcp ;;
+sockmap)
+	FAMILY=tcp PREFIX='' EXPECTED=tcp
+	sockmap || die "cannot load the BPF programs"
+	;;
 tcp_lo)
 	# Both names are of one namespace, which reaches its own address by the loopback device. The other one stays,
 	# with its end of the wire.
@@ -437,8 +451,8 @@ for program in "$@"; do
 done
 if [ -z "${SAME_HOST:-}" ]; then
 	up_rxe || die "no soft RoCE"
-elif [ "$SYSTEM" = ours ]; then
-	same_host on
+elif [ "$FAMILY" = smc ]; then
+	[ "$SYSTEM" != ours ] || same_host on
 	EXPECTED=smcd
 fi
 case $SYSTEM in

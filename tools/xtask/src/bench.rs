@@ -38,6 +38,8 @@ pub(crate) enum System {
     Tcp,
     /// TCP over the loopback device.
     TcpLo,
+    /// TCP between the namespaces, with BPF programs that lead its data from socket to socket.
+    Sockmap,
     /// UNIX stream sockets.
     Unix,
     /// Rings in memory that two processes share, without the kernel but for sleeping: the bound.
@@ -55,6 +57,7 @@ impl System {
             Self::CModule => "c_module",
             Self::Tcp => "tcp",
             Self::TcpLo => "tcp_lo",
+            Self::Sockmap => "sockmap",
             Self::Unix => "unix",
             Self::Bound => "bound",
             Self::Verbs => "verbs",

@@ -35,6 +35,9 @@ pub(crate) enum Flavour {
     /// The same without a checker, with the C module and with debug information; for `make coverage`.
     #[value(name = "x86_64-coverage")]
     X86Coverage,
+    /// x86_64 with more ways between programs of one machine; for `make bench`.
+    #[value(name = "x86_64-same-host")]
+    X86SameHost,
     /// Debian's own kernel for x86-64, unchanged, in QEMU.
     #[value(name = "debian-7.3")]
     Debian73,
@@ -52,6 +55,7 @@ impl Flavour {
             Self::X86 => "x86_64",
             Self::X86Kcsan => "x86_64-kcsan",
             Self::X86Coverage => "x86_64-coverage",
+            Self::X86SameHost => "x86_64-same-host",
             Self::Debian73 => "debian-7.3",
             Self::Debian72 => "debian-7.2",
         }
@@ -65,7 +69,8 @@ impl Flavour {
             | Self::UmNoSmc
             | Self::X86
             | Self::X86Kcsan
-            | Self::X86Coverage => None,
+            | Self::X86Coverage
+            | Self::X86SameHost => None,
             Self::Debian73 => Some("7.3"),
             Self::Debian72 => Some("7.2"),
         }
@@ -78,7 +83,7 @@ impl Flavour {
 
     /// Whether scripts run on the kernel unless another is asked for.
     pub(crate) fn is_daily(self) -> bool {
-        !matches!(self, Self::X86Kcsan | Self::X86Coverage)
+        !matches!(self, Self::X86Kcsan | Self::X86Coverage | Self::X86SameHost)
     }
 
     /// Returns how many times as long as on others scripts may take.
@@ -115,6 +120,12 @@ impl Flavour {
                 "no-smc.config",
             ],
             Self::X86 => &["base.config", "qemu.config", "x86_64.config"],
+            Self::X86SameHost => &[
+                "base.config",
+                "qemu.config",
+                "x86_64.config",
+                "same-host.config",
+            ],
             Self::X86Kcsan => &[
                 "base.config",
                 "qemu.config",
@@ -137,6 +148,7 @@ impl Flavour {
         match self {
             Self::UmDebug => Some(Self::UmNoSmc),
             Self::UmNoSmc => Some(Self::UmDebug),
+            Self::X86SameHost => Some(Self::X86),
             _ => None,
         }
     }
@@ -154,7 +166,7 @@ impl Flavour {
         match self {
             Self::Um => 1550,
             Self::UmDebug | Self::UmNoSmc => 1770,
-            Self::X86 => 1820,
+            Self::X86 | Self::X86SameHost => 1820,
             Self::X86Kcsan | Self::X86Coverage => 1900,
             Self::Debian73 | Self::Debian72 => 0,
         }

@@ -28,11 +28,21 @@ pub(crate) fn lock(path: &Path, what: &str) -> Result<Flock<File>> {
 
 /// Compiles a C file for this machine, with these options and all warnings. Who runs the old `target` keeps it.
 pub(crate) fn gcc(source: &Path, target: &Path, options: &[&str]) -> Result<()> {
+    compile("gcc", source, target, options)
+}
+
+/// As [`gcc`], by that compiler.
+pub(crate) fn compile(
+    compiler: &str,
+    source: &Path,
+    target: &Path,
+    options: &[&str],
+) -> Result<()> {
     if let Some(folder) = target.parent() {
         fs::create_dir_all(folder)?;
     }
     let half = target.with_extension("new");
-    run(Command::new("gcc")
+    run(Command::new(compiler)
         .args(["-O2", "-Wall", "-Wextra", "-Werror"])
         .args(options)
         .arg("-o")

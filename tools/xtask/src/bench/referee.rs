@@ -32,8 +32,10 @@ const SCRIPT: &str = "tools/bench/referee.sh";
 const SYSTEMS: &[System] = &[System::Ours, System::CModule, System::Tcp];
 const SAME_HOST: &[System] = &[
     System::Ours,
+    System::CModule,
     System::Tcp,
     System::TcpLo,
+    System::Sockmap,
     System::Unix,
     System::Bound,
 ];
@@ -75,6 +77,7 @@ pub(crate) fn run(
         let mut set = |name: &str, value: String| script_run.env.push((name.to_owned(), value));
         set("SAME_HOST", "1".to_owned());
         set("PEER", peer(dirs)?);
+        set("SOCKMAP", sockmap(dirs)?);
     }
     let (key, profiles) = match rxe {
         None if args.same_host => (super::report::SAME_HOST, "bench.profiles_same_host"),
@@ -105,6 +108,15 @@ fn peer(dirs: &Dirs) -> Result<String> {
     let source = dirs.repo.join("tools/bench/peer.c");
     run::gcc(&source, &program, &["-std=gnu11", "-pthread"])?;
     Ok(program.display().to_string())
+}
+
+/// Builds the BPF programs that lead data from socket to socket, in `out/bench`; returns the path of their object.
+fn sockmap(dirs: &Dirs) -> Result<String> {
+    let object = dirs.out("bench").join("sockmap.o");
+    let source = dirs.repo.join("tools/bench/sockmap.c");
+    let options = ["-target", "bpf", "-g", "-c"];
+    run::compile(&format!("clang{LLVM}"), &source, &object, &options)?;
+    Ok(object.display().to_string())
 }
 
 /// Reads what the guest and the plugin left.
