@@ -9,6 +9,10 @@
 use kernel::types::Opaque;
 
 use crate::{
+    barrier::{
+        smp_mb,
+        Full, //
+    },
     bindings,
     prelude::*, //
 };
@@ -77,6 +81,9 @@ pub(super) unsafe fn wait_until(
         // SAFETY: As above.
         unsafe { bindings::add_wait_queue(queue, entry.get()) };
     }
+    // Whoever wakes looks for waiters without the lock of the queue. Pairs with the barrier of `wq_has_sleeper`: either
+    // it sees this waiter, or `cond` sees what it has changed.
+    smp_mb(Full);
     let mut left = timeout;
     let result = loop {
         if cond() {
