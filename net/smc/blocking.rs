@@ -60,6 +60,9 @@ pub(crate) trait StreamTx {
     /// That of send(2).
     fn send_some(&self, sk: &Sk, msg: &mut Msg<'_>, how: &SendOptions) -> Result<usize>;
 
+    /// Returns whether data may be sent, to a peer that has closed as well.
+    fn may_send(&self) -> bool;
+
     /// Returns whether a writer can continue: there is space, or an error. If not, the socket is woken once it can.
     fn is_writer_due(&self) -> bool;
 }
@@ -102,7 +105,7 @@ pub(crate) trait StreamRx {
 /// # Errors
 ///
 /// `EAGAIN`, `EPIPE`, `ECONNRESET`, `ENOTCONN`, `EFAULT`, or that of a signal; no error if some bytes were copied
-/// before.
+/// before. `EPIPE` stands for the socket's error, if there is one.
 pub(crate) fn send(
     tx: &impl StreamTx,
     sk: &Sk,
@@ -110,6 +113,9 @@ pub(crate) fn send(
     how: &SendOptions,
     on_full: impl Fn(),
 ) -> Result<usize> {
+    if msg.len() == 0 && (sk.has_err() || !tx.may_send()) {
+        return Err(EPIPE);
+    }
     let (mut timeout, mut done) = (None, 0);
     while msg.len() > 0 {
         match tx.send_some(sk, msg, how) {

@@ -66,6 +66,11 @@ impl StreamTx for Tx<'_> {
         self.conn.send_some(sk, msg, how, self.stats)
     }
 
+    fn may_send(&self) -> bool {
+        let can_send = self.conn.ends().can_send();
+        matches!(can_send, Ok(()) | Err(SendError::PeerClosed))
+    }
+
     fn is_writer_due(&self) -> bool {
         self.conn.is_writer_due()
     }

@@ -253,6 +253,24 @@ pub(super) const ROWS: &[Row] = &[
             answer![writer.join().is_ok_and(is_broken)]
         })
     }),
+    Row::same(
+        "a send of nothing after a shutdown, and after a reset",
+        "EPIPE ECONNRESET EPIPE",
+        |rig| {
+            let shut = rig.pair()?;
+            shut.client.shutdown(libc::SHUT_WR)?;
+            let reset = rig.pair()?;
+            reset.server.set_linger(true, 0)?;
+            drop(reset.server);
+            await_events(&reset.client, libc::POLLIN | libc::POLLHUP | libc::POLLERR)?;
+            answer![
+                shut.client.send(b"", 0),
+                reset.client.send(b"", 0),
+                reset.client.send(b"", 0)
+            ]
+        },
+    )
+    .c_is_wrong("it closes in order, and takes no notice of the end"),
     Row::same("a zero linger time resets", "ECONNRESET true", |rig| {
         let pair = rig.pair()?;
         pair.client.set_linger(true, 0)?;
