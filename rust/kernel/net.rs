@@ -76,10 +76,7 @@ pub use tcp::{
     TcpSocket,
     TcpState, //
 };
-pub use wait::{
-    WaitEnd,
-    FOREVER, //
-};
+pub use wait::WaitEnd;
 
 pub use bindings::{
     POLLERR,

@@ -17,14 +17,14 @@ use kernel::sync::{
 use kernel_ext::{
     net::{
         SockAddr,
-        WaitEnd,
-        FOREVER, //
+        WaitEnd, //
     },
     prelude::*, //
 };
 use smc_proto::{
     lgr::Role,
-    policy::Ends, //
+    policy::Ends,
+    time::Duration, //
 };
 
 use super::{
@@ -38,6 +38,7 @@ use super::{
     O_NONBLOCK, //
 };
 use crate::{
+    clock,
     handshake::{
         self,
         HandshakeResult, //
@@ -46,6 +47,9 @@ use crate::{
     namespace,
     policy, //
 };
+
+/// How long connect(2) with no address waits before it resets TCP again.
+const TURN: Duration = Duration::from_millis(50);
 
 /// What the start of connect(2) found or did.
 enum ConnectStart {
@@ -165,13 +169,16 @@ fn start_tcp(
 /// something else. What there was is reset.
 fn disconnect(this: &Arc<Sock>) -> Result {
     let _setup = this.setup.lock();
-    // Its work may be anywhere in the handshake. Without TCP it comes to an end.
+    // Its work may be anywhere in the handshake. Without TCP it comes to an end, unless it makes another connection
+    // just now: then it is without TCP the next time.
     while this.phase() == Phase::Connecting {
         this.tcp.disconnect()?;
         Sock::schedule_work(this.as_arc_borrow());
-        this.sk
-            .wait_until(FOREVER, false, || this.phase() != Phase::Connecting)
-            .map_err(|end| end.errno())?;
+        let is_over = || this.phase() != Phase::Connecting;
+        let wait = this.sk.wait_until(clock::timeout(TURN), false, is_over);
+        if let Err(end @ WaitEnd::Signal(_)) = wait {
+            return Err(end.errno());
+        }
     }
     this.connect_result_pending.store(false, Relaxed);
     match this.phase() {
@@ -197,7 +204,10 @@ fn take_connect_result(this: &Sock) -> Option<Result> {
         return None;
     }
     let result = result_of(this);
-    if this.phase() == Phase::Init {
+    if result.is_err() {
+        if this.phase() == Phase::Active {
+            active::disconnect(this);
+        }
         // After this TCP knows of no connection any more, as if the socket were new.
         let _ = this.tcp.disconnect();
         // Not what the disconnecting left there.
@@ -206,10 +216,16 @@ fn take_connect_result(this: &Sock) -> Option<Result> {
     Some(result)
 }
 
+/// The result of the last attempt. A connection that has ended since is no success, as over TCP.
 fn result_of(this: &Sock) -> Result {
-    match this.phase() {
-        Phase::Active | Phase::Fallback => Ok(()),
-        _ => this.sk.take_err().and(Err(ECONNABORTED)),
+    let has_connection = match this.phase() {
+        Phase::Active => this.conn().is_some_and(|conn| conn.has_peer()),
+        Phase::Fallback => !this.tcp.state().is_closed(),
+        _ => false,
+    };
+    match has_connection {
+        true => Ok(()),
+        false => this.sk.take_err().and(Err(ECONNABORTED)),
     }
 }
 
@@ -257,9 +273,9 @@ pub(super) fn connect_work(this: &Arc<Sock>) {
     }
 }
 
-/// Makes another TCP connection, without SMC: the server may use the present one for SMC, over a link that does not
-/// work. connect(2) has not returned, so the application has sent nothing and received nothing. The server's
-/// application sees a connection that is reset, and then another one.
+/// Makes another TCP connection, without SMC: the server has not answered on the present one, or may use it for SMC,
+/// over a link that does not work. Until the attempt is over the application can send nothing and receives nothing. In
+/// the second case the server's application sees a connection that is reset, and then another one.
 fn reconnect(this: &Sock, info: FallbackInfo) -> Result {
     let to = SockState::Connecting(Some(info));
     this.transition(&[Phase::Connecting], to)

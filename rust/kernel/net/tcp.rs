@@ -198,7 +198,7 @@ impl TcpSocket {
     }
 
     /// Resets the connection, or what is left of it, and begins another one to the same address, without SMC in the SYN
-    /// and without waiting. Unless the application has bound a port, the new connection has another one.
+    /// and without waiting. Unless the application has bound a port that it named, the new connection has another one.
     ///
     /// # Errors
     ///

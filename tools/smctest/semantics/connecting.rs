@@ -169,6 +169,23 @@ pub(super) const ROWS: &[Row] = &[
         },
     ),
     Row::same(
+        "a second one when the first has succeeded and is reset, and a third",
+        "ECONNRESET EINPROGRESS",
+        |rig| {
+            let (listener, address) = rig.listener()?;
+            let socket = rig.open()?;
+            socket.set_nonblocking(true)?;
+            let _ = socket.connect(address);
+            await_events(&socket, libc::POLLOUT)?;
+            let server = listener.accept(0)?;
+            server.set_linger(true, 0)?;
+            drop(server);
+            await_events(&socket, libc::POLLIN | libc::POLLHUP | libc::POLLERR)?;
+            answer![socket.connect(address), socket.connect(address)]
+        },
+    )
+    .c_is_wrong("it closes in order, and the second one succeeds"),
+    Row::same(
         "other calls while one is pending",
         "EINVAL EINVAL EAGAIN EAGAIN 0x0",
         |rig| {
