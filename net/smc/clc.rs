@@ -319,7 +319,7 @@ fn is_partial(bytes: &[u8]) -> bool {
 /// The failure that follows from an errno of TCP.
 fn fatal(e: Error) -> Fatal {
     match e {
-        e if e == EAGAIN || e == ETIMEDOUT => Fatal::TimedOut,
+        e if e == EAGAIN => Fatal::TimedOut,
         e if e == ECONNRESET => Fatal::Reset,
         e if e == EINTR || e == ERESTARTSYS => Fatal::Interrupted,
         e => Fatal::Tcp(u16::try_from(-e.to_errno()).unwrap_or_default()),

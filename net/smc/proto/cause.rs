@@ -104,7 +104,7 @@ explained! {
             "See who uses them (rdma resource show mr); raise net.smc.smcr_max_conns_per_lgr at both ends, so that fewer link groups carry the connections.";
         NoAnswer = 31, "no-answer",
             "The server offered SMC but did not answer the handshake, so that the client made another connection without SMC.",
-            "See whether the program at the server hangs, or accepts connections more slowly than they come (ss -lt shows its queue); a longer backlog of its listening socket holds more (listen(2), net.core.somaxconn).";
+            "See whether the program at the server hangs, or accepts connections more slowly than they come (ss -lt shows its queue); a longer backlog of its listening socket holds more (listen(2), net.core.somaxconn). If nothing there speaks SMC, something on the way returns the SMC option to the SYN: have the server or the middlebox drop TCP option 254.";
     }
 }
 

@@ -16,7 +16,7 @@ use smc_user::Socket;
 use super::facts::Facts;
 use super::finding::Finding;
 
-/// Time limit of a connection; the time limits of a handshake add up to less.
+/// Time limit of a connection; the time limits of a handshake add up to less, but for a SYN that is not answered.
 const WAIT: Duration = Duration::from_secs(30);
 
 /// Time limit of a TCP connection.
