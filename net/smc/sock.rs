@@ -497,11 +497,11 @@ impl TcpEvents for Sock {
     fn on_error(this: ArcBorrow<'_, Self>, take: &dyn Fn() -> Result) {
         match this.phase() {
             Phase::Connecting | Phase::Active => Self::schedule_work(this),
-            Phase::Fallback => {
-                if let Err(e) = take() {
-                    this.sk.set_err(e);
-                }
-            }
+            Phase::Fallback => match take() {
+                Err(e) => this.sk.set_err(e),
+                // There is something in the error queue.
+                Ok(()) => this.sk.wake_err(),
+            },
             _ => {}
         }
     }

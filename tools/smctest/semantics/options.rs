@@ -8,6 +8,7 @@ use std::time::Instant;
 use smc_tools::path::Path;
 use smc_uapi::SMC_LIMIT_HS;
 use smc_uapi::SOL_SMC;
+use smc_user::poll_fd;
 use smc_user::Errno;
 use smc_user::Socket;
 
@@ -133,6 +134,31 @@ pub(super) const ROWS: &[Row] = &[
             let pair = rig.pair()?;
             let set = |name| pair.client.set_option_int(libc::SOL_SOCKET, name, 1);
             answer![set(libc::SO_ZEROCOPY), set(libc::SO_PEEK_OFF)]
+        },
+    ),
+    Row::differs_over_smc(
+        "a notice of zero copy wakes a poller",
+        "EOPNOTSUPP",
+        "0x8 true",
+        |rig| {
+            const MSG_ZEROCOPY: i32 = 0x400_0000;
+            let pair = rig.pair()?;
+            let taken = pair
+                .client
+                .set_option_int(libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1);
+            if taken.is_err() {
+                return answer![taken];
+            }
+            thread::scope(|scope| {
+                let start = Instant::now();
+                let poller = scope.spawn(|| poll_fd(&pair.client, 0, SOON));
+                thread::sleep(WHILE);
+                let sent = pair.client.send(&[0x7a; 1 << 14], MSG_ZEROCOPY)?;
+                pair.server.recv(&mut vec![0; sent], libc::MSG_WAITALL)?;
+                let events = poller.join().unwrap_or(Err(Errno::EINTR));
+                // poll(2) looks once more when its time is over.
+                answer![events, start.elapsed() < SOON / 2]
+            })
         },
     ),
     Row::differs(
