@@ -90,8 +90,13 @@ pub(crate) fn run(
         script_run.args = vec![system.key().to_owned(), args.window.to_string()];
         let keys = programs.iter().map(|program| program.key().to_owned());
         script_run.args.extend(keys);
-        super::run_guest(dirs, &mut script_run, system.key(), system.module())?;
-        read(&script_run.share_dir(dirs), system, &mut runs)?;
+        let counted = super::run_guest(dirs, &mut script_run, system.key(), system.module())
+            .and_then(|()| read(&script_run.share_dir(dirs), system, &mut runs));
+        if counted.is_err() {
+            // What took minutes is not lost.
+            print!("{}", report::table(&runs, programs, systems));
+        }
+        counted?;
     }
     print!("{}", report::table(&runs, programs, systems));
     write_profiles(&dirs.out(profiles), &runs)?;
