@@ -11,7 +11,10 @@ use kernel_ext::{
     },
     prelude::*, //
 };
-use smc_proto::cursor::Chunks;
+use smc_proto::{
+    conn::SendError,
+    cursor::Chunks, //
+};
 
 /// Options of one send call.
 #[derive(Clone, Copy)]
@@ -60,8 +63,12 @@ pub(crate) trait StreamTx {
     /// That of send(2).
     fn send_some(&self, sk: &Sk, msg: &mut Msg<'_>, how: &SendOptions) -> Result<usize>;
 
-    /// Returns whether data may be sent, to a peer that has closed as well.
-    fn may_send(&self) -> bool;
+    /// Returns whether data may be sent now.
+    ///
+    /// # Errors
+    ///
+    /// Why not; [`SendError::PeerClosed`] is none for send(2).
+    fn can_send(&self) -> Result<(), SendError>;
 
     /// Returns whether a writer can continue: there is space, or an error. If not, the socket is woken once it can.
     fn is_writer_due(&self) -> bool;
@@ -113,8 +120,12 @@ pub(crate) fn send(
     how: &SendOptions,
     on_full: impl Fn(),
 ) -> Result<usize> {
-    if msg.len() == 0 && (sk.has_err() || !tx.may_send()) {
-        return Err(EPIPE);
+    if msg.len() == 0 {
+        let may_send = matches!(tx.can_send(), Ok(()) | Err(SendError::PeerClosed));
+        return match may_send && !sk.has_err() {
+            true => Ok(0),
+            false => Err(EPIPE),
+        };
     }
     let (mut timeout, mut done) = (None, 0);
     while msg.len() > 0 {

@@ -31,7 +31,7 @@ const SOON: Duration = Duration::from_secs(3);
 /// Longer than a client waits for an answer to its handshake.
 const LONG: Duration = Duration::from_secs(8);
 
-/// Time after which TCP sends a SYN again at the latest, that has been sent for as long as this test takes.
+/// Longer than TCP waits to retransmit a SYN that it has retransmitted for [`LONG`].
 const RETRANSMITTED: Duration = Duration::from_secs(20);
 
 #[derive(clap::Args)]

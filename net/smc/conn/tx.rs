@@ -125,9 +125,8 @@ impl StreamTx for ConnTx<'_> {
         self.conn.send_some(sk, msg, how, self.stats)
     }
 
-    fn may_send(&self) -> bool {
-        let can_send = self.conn.with(|inner| inner.stream.can_send());
-        matches!(can_send, Ok(()) | Err(SendError::PeerClosed))
+    fn can_send(&self) -> Result<(), SendError> {
+        self.conn.with(|inner| inner.stream.can_send())
     }
 
     fn is_writer_due(&self) -> bool {

@@ -90,8 +90,10 @@ pub(super) fn connect(session: &mut Session<'_>) -> Result<Carrier, Failure> {
     };
     let (proposed, proposal) = caps.propose().map_err(|reason| ports.failure(reason))?;
     session.clc.send(&ClcMessage::Proposal(proposal))?;
-    let answer = session.clc.receive(CLC_WAIT);
-    let answer = answer.map_err(Failure::before_answer)?;
+    let answer = session
+        .clc
+        .receive(CLC_WAIT)
+        .map_err(Failure::before_answer)?;
     if let Some(accepted) = proposed.accepted_smcd(&answer) {
         return smcd::connect(session, &accepted).map(Carrier::SmcD);
     }

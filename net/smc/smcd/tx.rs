@@ -66,9 +66,8 @@ impl StreamTx for Tx<'_> {
         self.conn.send_some(sk, msg, how, self.stats)
     }
 
-    fn may_send(&self) -> bool {
-        let can_send = self.conn.ends().can_send();
-        matches!(can_send, Ok(()) | Err(SendError::PeerClosed))
+    fn can_send(&self) -> Result<(), SendError> {
+        self.conn.ends().can_send()
     }
 
     fn is_writer_due(&self) -> bool {

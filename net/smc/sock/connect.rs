@@ -204,14 +204,15 @@ fn take_connect_result(this: &Sock) -> Option<Result> {
         return None;
     }
     let result = result_of(this);
-    if result.is_err() {
-        if this.phase() == Phase::Active {
-            active::disconnect(this);
+    match this.phase() {
+        _ if result.is_ok() => {}
+        Phase::Active => active::disconnect(this),
+        _ => {
+            // After this TCP knows of no connection any more, as if the socket were new.
+            let _ = this.tcp.disconnect();
+            // Not what the disconnecting left there.
+            let _ = this.tcp.take_err();
         }
-        // After this TCP knows of no connection any more, as if the socket were new.
-        let _ = this.tcp.disconnect();
-        // Not what the disconnecting left there.
-        let _ = this.tcp.take_err();
     }
     Some(result)
 }

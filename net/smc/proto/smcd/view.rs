@@ -36,7 +36,7 @@ pub struct ConnEnds {
     pub peer: EndFlags,
 }
 
-/// Where the flags of the end with this role are in a word that has those of both, so that one look sees both.
+/// Where the flags of the end with this role are in a word that has those of both, so that one load gets both.
 const fn shift(role: Role) -> u32 {
     match role {
         Role::Client => 0,
