@@ -378,7 +378,7 @@ fn demo(dirs: &Dirs, flavour: Option<Flavour>, options: &KernelOptions<'_>) -> R
 /// Builds everything, then measures.
 fn measure(dirs: &Dirs, args: &BenchArgs, options: &KernelOptions<'_>) -> Result<bool> {
     let (packages, flavour) = if args.same_host {
-        (PackageSet::SameHost, Flavour::X86SameHost)
+        (PackageSet::Apps, Flavour::X86SameHost)
     } else if args.referee {
         (PackageSet::Apps, Flavour::X86)
     } else if args.option_cost {

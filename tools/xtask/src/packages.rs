@@ -80,6 +80,7 @@ const DEMO: &[&str] = &[
 
 /// Programs that `make apps` runs over SMC, and their load generators.
 const APPS: &[&str] = &[
+    "bpftool",
     "cmake",
     "curl",
     "dpkg-dev",
@@ -121,8 +122,6 @@ pub(crate) enum PackageSet {
     Guests,
     /// As [`PackageSet::Guests`], with unmodified programs in the guests.
     Apps,
-    /// As [`PackageSet::Apps`], with what leads TCP's data past TCP.
-    SameHost,
 }
 
 /// Installs missing packages; does nothing if there are none.
@@ -131,16 +130,12 @@ pub(crate) fn ensure(set: PackageSet) -> Result<()> {
     let mut wanted: Vec<&str> = match set {
         PackageSet::Demo => DEMO.to_vec(),
         PackageSet::Build => BUILD.to_vec(),
-        PackageSet::Guests | PackageSet::Apps | PackageSet::SameHost => [BUILD, GUEST].concat(),
+        PackageSet::Guests | PackageSet::Apps => [BUILD, GUEST].concat(),
     };
-    let has_apps = matches!(set, PackageSet::Apps | PackageSet::SameHost);
-    let python_tests = has_apps.then(python_tests);
+    let python_tests = (set == PackageSet::Apps).then(python_tests);
     if let Some(python_tests) = &python_tests {
         wanted.extend(APPS);
         wanted.push(python_tests);
-    }
-    if set == PackageSet::SameHost {
-        wanted.push("bpftool");
     }
     let mut missing: Vec<&str> = wanted.into_iter().filter(|p| !have.contains(*p)).collect();
     // The kernels' compiler; cargo has its own.

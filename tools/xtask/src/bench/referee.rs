@@ -8,6 +8,7 @@ mod profile;
 mod program;
 mod report;
 
+use std::env;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -119,7 +120,9 @@ fn peer(dirs: &Dirs) -> Result<String> {
 fn sockmap(dirs: &Dirs) -> Result<String> {
     let object = dirs.out("bench").join("sockmap.o");
     let source = dirs.repo.join("tools/bench/sockmap.c");
-    let options = ["-target", "bpf", "-g", "-c"];
+    // Debian's place for the architecture's headers of the kernel.
+    let asm = format!("-I/usr/include/{}-linux-gnu", env::consts::ARCH);
+    let options = ["-target", "bpf", "-g", "-c", &asm];
     run::compile(&format!("clang{LLVM}"), &source, &object, &options)?;
     Ok(object.display().to_string())
 }
