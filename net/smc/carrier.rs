@@ -7,7 +7,8 @@ use kernel::sync::Arc;
 use kernel_ext::{
     net::{
         Msg,
-        Sk, //
+        Sk,
+        TcpSocket, //
     },
     prelude::*, //
 };
@@ -153,12 +154,19 @@ impl Carrier {
         }
     }
 
-    /// close(2) of the last descriptor; `linger` is the SO_LINGER time, in jiffies, if set.
+    /// close(2) of the last descriptor, and of the TCP connection `tcp`; `linger` is the SO_LINGER time, in jiffies, if
+    /// set.
     /// Context: may sleep.
-    pub(crate) fn close(&self, sk: &Sk, linger: Option<isize>) {
+    ///
+    /// A reset leaves nothing of the TCP connection here, as that of TCP: its port is free for bind(2).
+    pub(crate) fn close(&self, sk: &Sk, linger: Option<isize>, tcp: &Arc<TcpSocket>) {
         match self {
-            Self::SmcR(conn) => conn.close(sk, linger),
-            Self::SmcD(conn) => conn.close(sk, linger),
+            Self::SmcR(conn) if conn.close(sk, linger) => conn.reset_tcp(tcp),
+            Self::SmcD(conn) if conn.close(sk, linger) => tcp.abort(ECONNABORTED),
+            // The TCP connection may have ended before.
+            _ => {
+                let _ = tcp.shutdown(2);
+            }
         }
     }
 
@@ -166,9 +174,9 @@ impl Carrier {
     /// Context: may sleep.
     pub(crate) fn disconnect(&self, sk: &Sk) {
         match self {
-            Self::SmcR(conn) => conn.disconnect(sk),
+            Self::SmcR(conn) => conn.close(sk, Some(0)),
             Self::SmcD(conn) => conn.close(sk, Some(0)),
-        }
+        };
     }
 
     /// Closes the connection of a client whose application had closed the socket before; `linger` as in
@@ -177,7 +185,7 @@ impl Carrier {
     pub(crate) fn drop_unused(&self, sk: &Sk, linger: Option<isize>) {
         match self {
             Self::SmcR(conn) => conn.drop_unused(linger),
-            Self::SmcD(conn) => conn.close(sk, linger),
+            Self::SmcD(conn) => _ = conn.close(sk, linger),
         }
     }
 

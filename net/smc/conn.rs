@@ -139,6 +139,8 @@ pub(crate) struct ConnInner {
     claim: Option<Claim>,
     /// `None` after the application closed the socket.
     owner: Option<ConnSock>,
+    /// The TCP connection of a socket that was closed by a reset, until the peer has answered the abort.
+    closed_tcp: Option<Arc<TcpSocket>>,
     /// A send buffer was attached before.
     pub(crate) has_sent: bool,
     /// Allocating a send buffer failed: writers wait before they retry.
@@ -212,6 +214,7 @@ impl Conn {
             remote: None,
             claim: None,
             owner: Some(owner),
+            closed_tcp: None,
             has_sent: false,
             is_short: false,
             wants_space: false,

@@ -122,17 +122,23 @@ impl Conn {
             sk.wake_state();
             sk.wake_readable();
             sk.wake_writable();
-            if let Some(queue) = QUEUE.get() {
-                // The work may be queued already.
-                let _ = queue.enqueue::<Arc<Self>, 0>(self.clone());
-            }
+            self.schedule_tcp_reset();
         }
         self.free_if_done();
     }
 
+    /// Resets the TCP connection soon, see [`ConnInner::tcp_to_reset`].
+    /// Context: does not sleep.
+    pub(super) fn schedule_tcp_reset(self: &Arc<Self>) {
+        QUEUE.with(|queue| {
+            // The work may be queued already.
+            let _ = queue.enqueue::<Arc<Self>, 0>(self.clone());
+        });
+    }
+
     /// Completes an abort, or removes a finished connection from its group, if nothing of it is in flight.
     /// Context: does not sleep.
-    pub(crate) fn free_if_done(&self) {
+    pub(crate) fn free_if_done(self: &Arc<Self>) {
         let mut inner = self.inner.lock();
         let stream = &mut inner.stream;
         let is_through = stream.is_killed() && stream.is_quiet() && !stream.has_work();
@@ -141,6 +147,7 @@ impl Conn {
         let claim = inner.claim_done();
         let orphan = inner.orphan.take_if(|_| is_finished);
         let is_closed = inner.owner.is_none();
+        let has_tcp = is_finished && inner.closed_tcp.is_some();
         let mut rmbe = None;
         if is_finished {
             if let Some(rmbe) = inner.rmbe() {
@@ -160,6 +167,9 @@ impl Conn {
                 sk.wake_state();
             }
         }
+        if has_tcp {
+            self.schedule_tcp_reset();
+        }
         if is_finished {
             self.group.leave(self.token);
         }
@@ -177,10 +187,13 @@ impl Conn {
 impl ConnInner {
     /// Returns the TCP connection to be reset, if the connection was aborted: where the link has failed at this end
     /// only, the reset is all that the peer hears of. close(2) resets TCP itself, as it may come before the work runs.
-    /// `None` for an orphan, whose TCP connection is closed already.
-    pub(super) fn tcp_to_reset(&self) -> Option<Arc<TcpSocket>> {
+    /// The TCP connection of an orphan is closed already, but for that of [`Conn::reset_tcp`].
+    pub(super) fn tcp_to_reset(&mut self) -> Option<Arc<TcpSocket>> {
         let owner = self.owner.as_ref().filter(|_| self.stream.is_killed());
-        owner.map(|owner| owner.tcp.clone())
+        match owner {
+            Some(owner) => Some(owner.tcp.clone()),
+            None => self.closed_tcp.take_if(|_| self.orphan.is_none()),
+        }
     }
 }
 
@@ -189,7 +202,7 @@ impl WorkItem for Conn {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let tcp = this.inner.lock().tcp_to_reset();
+        let tcp = this.with(ConnInner::tcp_to_reset);
         if let Some(tcp) = tcp {
             tcp.abort(ECONNABORTED);
         }

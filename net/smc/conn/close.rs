@@ -4,7 +4,10 @@
 
 use kernel::sync::Arc;
 use kernel_ext::{
-    net::Sk,
+    net::{
+        Sk,
+        TcpSocket, //
+    },
     prelude::*, //
 };
 use smc_proto::{
@@ -45,24 +48,35 @@ impl Conn {
     }
 
     /// close(2) of the last descriptor; `linger` is the SO_LINGER time, in jiffies, if set. The connection continues as
-    /// an orphan until the peer has received all data and has closed, too.
+    /// an orphan until the peer has received all data and has closed, too. Returns whether this is a reset.
     /// Context: may sleep.
-    pub(crate) fn close(self: &Arc<Self>, sk: &Sk, linger: Option<isize>) {
+    pub(crate) fn close(self: &Arc<Self>, sk: &Sk, linger: Option<isize>) -> bool {
         if let Some(timeout) = linger.filter(|timeout| *timeout > 0) {
             self.flush(sk, timeout);
         }
         let fin_timeout = Duration::from_nanos(sk.fin_timeout());
         let fx = self.close_stream(linger == Some(0));
         self.detach_sock();
+        let is_reset = self.with(|inner| inner.stream.has_reset());
         self.conclude(sk, &fx);
         self.make_orphan(fin_timeout);
         self.free_if_done();
+        is_reset
     }
 
-    /// Resets the connection; the application keeps the socket (connect(2) with AF_UNSPEC).
+    /// Resets the TCP connection of a socket whose close was a reset. The peer takes the reset of TCP for the end of the
+    /// connection over RDMA, so it comes after the peer has answered the abort: then data that were sent before have
+    /// arrived.
     /// Context: may sleep.
-    pub(crate) fn disconnect(self: &Arc<Self>, sk: &Sk) {
-        self.close(sk, Some(0));
+    pub(crate) fn reset_tcp(self: &Arc<Self>, tcp: &Arc<TcpSocket>) {
+        let is_orphan = self.with(|inner| {
+            let is_orphan = inner.orphan.is_some();
+            inner.closed_tcp = is_orphan.then(|| tcp.clone());
+            is_orphan
+        });
+        if !is_orphan {
+            tcp.abort(ECONNABORTED);
+        }
     }
 
     fn close_stream(&self, is_reset: bool) -> CloseEffects {

@@ -190,8 +190,12 @@ impl Conn {
             rmbe.quarantine();
         }
         let gone = (inner.rmbe.take(), inner.orphan.take());
+        let has_tcp = inner.closed_tcp.is_some();
         drop(inner);
         drop(gone);
+        if has_tcp {
+            self.schedule_tcp_reset();
+        }
         self.free_if_done();
         self.group.leave(self.token);
         self.group.on_abandoned();

@@ -42,9 +42,10 @@ impl SmcdConn {
         Ok(())
     }
 
-    /// close(2) of the last descriptor; `linger` is the SO_LINGER time, in jiffies, if set.
+    /// close(2) of the last descriptor; `linger` is the SO_LINGER time, in jiffies, if set. Returns whether this is a
+    /// reset.
     /// Context: may sleep.
-    pub(crate) fn close(&self, sk: &Sk, linger: Option<isize>) {
+    pub(crate) fn close(&self, sk: &Sk, linger: Option<isize>) -> bool {
         self.uncork();
         if let Some(timeout) = linger.filter(|timeout| *timeout > 0) {
             self.linger(sk, timeout);
@@ -55,7 +56,8 @@ impl SmcdConn {
         let is_abortive = linger == Some(0) || has_unread();
         let closed = EndFlags::CLOSED.with(EndFlags::SHUT_WRITE, !is_abortive);
         self.add(self.role, closed);
-        if is_abortive || has_unread() {
+        let is_reset = is_abortive || has_unread();
+        if is_reset {
             self.reset_peer(match has_ended {
                 true => EPIPE,
                 false => ECONNRESET,
@@ -70,6 +72,7 @@ impl SmcdConn {
         if self.ends().peer.contains(EndFlags::CLOSED) {
             idle::forget(&self.pair);
         }
+        is_reset
     }
 
     /// Waits until the peer has taken the data, as far as a TCP connection would hold the rest here. What is left after

@@ -238,6 +238,5 @@ pub(super) fn close(this: &Sock, conn: &Carrier) {
         true => Some(0),
         false => this.sk.linger(),
     };
-    conn.close(&this.sk, linger);
-    let _ = this.tcp.shutdown(2);
+    conn.close(&this.sk, linger, &this.tcp);
 }

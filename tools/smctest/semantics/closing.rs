@@ -14,6 +14,7 @@ use crate::semantics::rig::await_events;
 use crate::semantics::rig::await_true;
 use crate::semantics::rig::events;
 use crate::semantics::rig::fill;
+use crate::semantics::rig::local;
 use crate::semantics::rig::FIONREAD;
 use crate::semantics::rig::WHILE;
 use crate::semantics::Pair;
@@ -222,6 +223,24 @@ pub(super) const ROWS: &[Row] = &[
         },
     )
     .c_is_wrong("without POLLHUP"),
+    Row::same(
+        "the peer sent, and closed with unread data: its data, then a reset",
+        "6 ECONNRESET",
+        |rig| {
+            let pair = rig.pair()?;
+            pair.client.send(b"request that is too long", 0)?;
+            await_events(&pair.server, libc::POLLIN)?;
+            pair.server.send(b"refuse", 0)?;
+            drop(pair.server);
+            thread::sleep(WHILE);
+            let mut buffer = [0; 16];
+            answer![
+                pair.client.recv(&mut buffer, 0),
+                pair.client.recv(&mut buffer, 0)
+            ]
+        },
+    )
+    .c_is_wrong("an end in place of the reset"),
     Row::same("a blocked receive ends when the peer closes", "0", |rig| {
         let pair = rig.pair()?;
         thread::scope(|scope| {
@@ -280,6 +299,21 @@ pub(super) const ROWS: &[Row] = &[
         answer![received, is_broken(send_error(&pair.server)?)]
     })
     .c_is_wrong("it closes in order"),
+    Row::same("after a reset the port is free", "true", |rig| {
+        let forced = rig.pair()?;
+        let at = local(&forced.client)?;
+        forced.client.set_linger(true, 0)?;
+        drop(forced.client);
+        let unread = rig.pair()?;
+        let other = local(&unread.client)?;
+        unread.server.send(b"nobody reads this", 0)?;
+        await_events(&unread.client, libc::POLLIN)?;
+        drop(unread.client);
+        // Over RDMA the answer of the peer's kernel comes first.
+        let binds = |at| rig.open().is_ok_and(|socket| socket.bind(at).is_ok());
+        answer![await_true("both ports", || binds(at) && binds(other)).is_ok()]
+    })
+    .c_is_wrong("it closes TCP in order"),
     Row::same(
         "a linger time waits until the peer has taken the data",
         "true true",

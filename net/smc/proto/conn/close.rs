@@ -174,6 +174,11 @@ impl Stream {
         self.killed
     }
 
+    /// Whether the connection ends, or has ended, with our abort in place of a close.
+    pub const fn has_reset(&self) -> bool {
+        self.own.contains(StateFlags::ABORTED)
+    }
+
     /// Whether no data are written to the peer's RMBE any more: either side has announced a close or abort, or there is
     /// no link.
     pub const fn has_stopped_writing(&self) -> bool {
