@@ -26,7 +26,6 @@ use kernel::{
     sync::{
         aref::ARef,
         atomic::{
-            Acquire,
             Atomic,
             Full,
             Relaxed,
@@ -61,6 +60,7 @@ use kernel_ext::{
         UnattachedSk, //
     },
     prelude::*,
+    read_once::ReadOnce,
     uapi::{
         SMC_ROLE_CLIENT,
         SMC_ROLE_SERVER, //
@@ -259,7 +259,7 @@ impl Sock {
     /// What the socket is doing.
     /// Context: any; it may have changed when this returns.
     pub(crate) fn phase(&self) -> Phase {
-        match self.phase.load(Acquire) {
+        match self.phase.read_acquire() {
             0 => Phase::Init,
             1 => Phase::Connecting,
             2 => Phase::Listening,
@@ -297,7 +297,7 @@ impl Sock {
     /// As [`Self::conn`], without the lock; `None` as well for a connection that is not the socket's first.
     fn first_conn(&self) -> Option<&Carrier> {
         // Whoever makes another connection, or knows of it, sees the mark, which was set before.
-        let is_it = !self.was_disconnected.load(Relaxed);
+        let is_it = !self.was_disconnected.read_once();
         self.first.as_ref().filter(|_| is_it)
     }
 

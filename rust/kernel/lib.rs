@@ -19,6 +19,7 @@ pub mod net;
 pub mod param;
 pub mod random;
 pub mod ratelimit;
+pub mod read_once;
 pub mod record;
 pub mod route;
 pub mod shrinker;

@@ -8,7 +8,6 @@ use kernel::{
     sync::{
         aref::ARef,
         atomic::{
-            Acquire,
             Atomic,
             Full,
             Relaxed, //
@@ -27,7 +26,8 @@ use kernel::{
 };
 use kernel_ext::{
     net::Sk,
-    prelude::*, //
+    prelude::*,
+    read_once::ReadOnce, //
 };
 use smc_proto::{
     conn::ConnState,
@@ -86,17 +86,17 @@ impl SmcdEnd {
 
     /// SO_RCVLOWAT, at least 1.
     pub(super) fn lowat(&self) -> u32 {
-        self.lowat.load(Relaxed)
+        self.lowat.read_once()
     }
 
     /// SO_OOBINLINE.
     pub(super) fn is_urg_inline(&self) -> bool {
-        self.is_urg_inline.load(Relaxed)
+        self.is_urg_inline.read_once()
     }
 
     /// Whether SO_RCVBUF was set.
     pub(super) fn is_rcvbuf_locked(&self) -> bool {
-        self.is_rcvbuf_locked.load(Relaxed)
+        self.is_rcvbuf_locked.read_once()
     }
 
     /// Runs `f`, which must not sleep, with the socket, unless the application has closed it.
@@ -212,7 +212,7 @@ impl SmcdConn {
 
     /// What was produced before a flag was added is visible after this.
     pub(super) fn ends(&self) -> ConnEnds {
-        ConnEnds::from_word(self.pair.flags.load(Acquire), self.role)
+        ConnEnds::from_word(self.pair.flags.read_acquire(), self.role)
     }
 
     /// Adds flags of the end with this role; returns those that it had before. Whoever looks at the counters of a
@@ -280,7 +280,7 @@ fn lowat(sk: &Sk) -> u32 {
 }
 
 fn limit(writer: &SmcdEnd, reader: &SmcdEnd, pipe: &Pipe) -> u32 {
-    let sndbuf = writer.sndbuf.load(Relaxed);
+    let sndbuf = writer.sndbuf.read_once();
     sndbuf.saturating_add(rcvbuf(reader, pipe))
 }
 
@@ -290,5 +290,5 @@ fn rcvbuf(reader: &SmcdEnd, pipe: &Pipe) -> u32 {
         true => 0,
         false => pipe.raised(),
     };
-    reader.rcvbuf.load(Relaxed).saturating_add(raised)
+    reader.rcvbuf.read_once().saturating_add(raised)
 }

@@ -7,7 +7,6 @@ use kernel::{
     new_spinlock,
     sync::{
         atomic::{
-            Acquire,
             Atomic,
             Relaxed,
             Release, //
@@ -24,7 +23,8 @@ use kernel_ext::{
     },
     ib::Block,
     net::Charge,
-    prelude::*, //
+    prelude::*,
+    read_once::ReadOnce, //
 };
 use smc_proto::{
     buffer::SizeClass,
@@ -83,7 +83,7 @@ impl ShmRing {
     /// Position at which the next ring begins. To be asked after [`Pipe::produced`]: what that includes is in this ring
     /// only up to here.
     pub(super) fn end(&self) -> u64 {
-        self.end.load(Relaxed)
+        self.end.read_once()
     }
 }
 
@@ -212,17 +212,17 @@ impl Pipe {
 
     /// How far the reader may read. What was written is visible after this.
     pub(super) fn produced(&self) -> u64 {
-        self.written.0.produced.load(Acquire)
+        self.written.0.produced.read_acquire()
     }
 
     /// How far the writer has written, with what is held back.
     pub(super) fn written(&self) -> u64 {
-        self.written.0.held.load(Relaxed)
+        self.written.0.held.read_once()
     }
 
     /// How far the reader has read. What was read may be overwritten after this.
     pub(super) fn consumed(&self) -> u64 {
-        self.consumed.0.load(Acquire)
+        self.consumed.0.read_acquire()
     }
 
     /// Both counters, with the `limit` of what may lie between them.
@@ -238,7 +238,7 @@ impl Pipe {
 
     /// By how many bytes the limit was raised.
     pub(super) fn raised(&self) -> u32 {
-        self.raised.load(Relaxed)
+        self.raised.read_once()
     }
 
     /// As [`Self::fill`], for a writer of `len` bytes, for whom the limit may be raised.
@@ -257,7 +257,7 @@ impl Pipe {
     /// has read.
     pub(super) fn has_space(&self, limit: u32) -> bool {
         let fill = self.fill(limit);
-        fill.is_writeable() && self.written.0.stuck_at.load(Relaxed) != fill.consumed
+        fill.is_writeable() && self.written.0.stuck_at.read_once() != fill.consumed
     }
 
     /// The ring is full, below the limit, with the reader at `consumed`. The caller holds `writer`.
@@ -323,10 +323,10 @@ impl Pipe {
     pub(super) fn take_writer(&self, is_enough: impl FnOnce() -> bool) -> bool {
         // A writer that sets it after this sees what was read.
         smp_mb(Full);
-        if self.is_lingering.load(Relaxed) {
+        if self.is_lingering.read_once() {
             return true;
         }
-        if !self.wants_space.load(Relaxed) || !is_enough() {
+        if !self.wants_space.read_once() || !is_enough() {
             return false;
         }
         self.wants_space.store(false, Relaxed);
@@ -337,7 +337,7 @@ impl Pipe {
     pub(super) fn is_wake_due(&self) -> bool {
         // The timer clears it before it wakes the reader, which then sees what was produced.
         smp_mb(Full);
-        self.is_wake_due.load(Relaxed)
+        self.is_wake_due.read_once()
     }
 
     /// The timer is to wake the reader. The caller starts it.
@@ -347,7 +347,7 @@ impl Pipe {
 
     /// Whether the timer was to wake the reader, which it does no more.
     pub(super) fn take_wake_due(&self) -> bool {
-        self.is_wake_due.load(Relaxed) && self.is_wake_due.xchg(false, Full)
+        self.is_wake_due.read_once() && self.is_wake_due.xchg(false, Full)
     }
 
     /// Notes that a writer waits for space. The caller looks for space again after this.
@@ -364,12 +364,12 @@ impl Pipe {
 
     /// Whether a writer waits for space.
     pub(super) fn is_full(&self) -> bool {
-        self.wants_space.load(Relaxed)
+        self.wants_space.read_once()
     }
 
     /// Whether there may be an urgent byte.
     pub(super) fn has_mark(&self) -> bool {
-        self.has_mark.load(Relaxed)
+        self.has_mark.read_once()
     }
 
     /// The urgent byte.

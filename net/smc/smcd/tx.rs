@@ -23,6 +23,7 @@ use kernel_ext::{
         Sk, //
     },
     prelude::*,
+    read_once::ReadOnce,
     trace, //
 };
 use smc_proto::{
@@ -116,7 +117,7 @@ impl SmcdConn {
 
     /// Whether there is space enough for a writer to go on.
     pub(super) fn has_space(&self) -> bool {
-        !self.own().is_short.load(Relaxed) && self.tx().has_space(self.tx_limit())
+        !self.own().is_short.read_once() && self.tx().has_space(self.tx_limit())
     }
 
     /// Copies what fits now; returns 0 if nothing does.
