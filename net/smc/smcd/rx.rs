@@ -71,8 +71,13 @@ impl StreamRx for SmcdConn {
             }
         };
         let here = reach.len.min(ring.end().saturating_sub(at));
-        let want = msg.len().min(here.min(ring::COPY_MAX.into()) as usize);
-        // CAST: at most `COPY_MAX`.
+        // CAST: the limit is less than 4 GiB.
+        let step = match here > ring::STEP.into() {
+            true => pipe.fill(self.rx_limit()).read_step(),
+            false => here as u32,
+        };
+        let want = msg.len().min(here.min(step.into()) as usize);
+        // CAST: at most a step.
         let chunks = ring::chunks(ring.class, at, want as u32);
         let copied = blocking::copy_out(msg, &ring.block, &chunks, how.discard)?;
         trace::rx_recvmsg(sk, copied, || None);

@@ -142,7 +142,7 @@ impl SmcdConn {
         }
         let fill = self.fill_for(&mut writer, msg.len());
         let len = u32::try_from(msg.len()).unwrap_or(u32::MAX);
-        let len = len.min(fill.free()).min(ring::COPY_MAX);
+        let len = len.min(fill.write_step());
         if len == 0 {
             self.release(pipe.release_held(&mut writer));
             return Ok(0);

@@ -15,8 +15,11 @@ use crate::cursor::{
 };
 use crate::time::Duration;
 
-/// Bytes to copy before the reader hears of them, so that both sides copy at the same time.
-pub const COPY_MAX: u32 = 64 * 1024;
+/// Bytes to copy before the other side hears of them, so that both sides copy at the same time.
+pub const STEP: u32 = 64 * 1024;
+
+/// The same if the other side has something to copy meanwhile.
+pub const LONG_STEP: u32 = 256 * 1024;
 
 /// Bytes that may be under way at most, where no application has set SO_RCVBUF: of more, the first would not be in a
 /// processor's cache any more when the reader comes.
@@ -49,6 +52,23 @@ impl Fill {
     pub fn free(self) -> u32 {
         let used = u32::try_from(self.used()).unwrap_or(u32::MAX);
         self.limit.saturating_sub(used)
+    }
+
+    /// How many bytes a writer may copy before the reader hears of them.
+    pub fn write_step(self) -> u32 {
+        let has_reader_work = self.used() >= STEP.into();
+        self.free().min(match has_reader_work {
+            true => LONG_STEP,
+            false => STEP,
+        })
+    }
+
+    /// How many bytes a reader may copy before the writer hears of that.
+    pub fn read_step(self) -> u32 {
+        match self.free() >= LONG_STEP {
+            true => LONG_STEP,
+            false => STEP,
+        }
     }
 
     /// Whether a writer that waits is to go on: a third of the limit is free (C function `sk_stream_is_writeable`), so
@@ -134,6 +154,20 @@ mod tests {
         // The limit was lowered.
         assert_eq!(fill(500, 0, 300).free(), 0);
         assert!(!fill(500, 0, 300).is_writeable());
+    }
+
+    #[test]
+    fn steps_are_long_while_the_other_side_is_busy() {
+        let limit = 4 * LONG_STEP;
+        let filled = |used: u32| fill(used.into(), 0, limit);
+        assert_eq!(filled(0).write_step(), STEP);
+        assert_eq!(filled(STEP - 1).write_step(), STEP);
+        assert_eq!(filled(STEP).write_step(), LONG_STEP);
+        assert_eq!(filled(limit - 5).write_step(), 5);
+        assert_eq!(filled(limit).write_step(), 0);
+        assert_eq!(filled(limit - LONG_STEP).read_step(), LONG_STEP);
+        assert_eq!(filled(limit - LONG_STEP + 1).read_step(), STEP);
+        assert_eq!(filled(limit).read_step(), STEP);
     }
 
     #[test]
