@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# timeout: 240
 # What comes late, or early: a handshake that gets no processor in time while others do, the worker of an earlier one,
 # data that comes after the end of TCP, a shutdown(2) before the handshake is over. Nobody suffers.
 
