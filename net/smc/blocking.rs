@@ -156,6 +156,13 @@ pub(crate) fn send(
     Ok(done)
 }
 
+/// Takes data for a peer that has closed: as much as the send buffer would hold is lost without an error. Returns how
+/// many bytes.
+pub(crate) fn discard(sk: &Sk, msg: &mut Msg<'_>) -> usize {
+    let len = msg.len().min(sk.sndbuf() as usize);
+    msg.skip(len)
+}
+
 /// Copies received data to the application. Sleeps unless `nonblock`; other readers may run meanwhile. Returns 0 at the
 /// end of the stream. A call for zero bytes waits for data as well, as with TCP.
 ///

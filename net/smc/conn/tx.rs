@@ -222,8 +222,7 @@ impl Conn {
             SndbufSpace::Discard => {
                 sk.set_err(EPIPE);
                 sk.wake_state();
-                let len = msg.len();
-                return Ok(msg.skip(len));
+                return Ok(blocking::discard(sk, msg));
             }
         };
         let copied = blocking::copy_in(msg, buf.block(), &chunks);

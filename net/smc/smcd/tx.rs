@@ -135,8 +135,7 @@ impl SmcdConn {
             Err(SendError::PeerClosed) => {
                 drop(writer);
                 self.note_sent_after_close();
-                let len = msg.len();
-                return Ok(msg.skip(len));
+                return Ok(blocking::discard(sk, msg));
             }
             Err(_) => return Err(EPIPE),
         }

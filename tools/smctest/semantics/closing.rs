@@ -209,6 +209,20 @@ pub(super) const ROWS: &[Row] = &[
         },
     ),
     Row::same(
+        "the peer closed: a send of more than buffers hold is cut short",
+        "true true",
+        |rig| {
+            let pair = rig.pair()?;
+            drop(pair.server);
+            await_events(&pair.client, libc::POLLIN)?;
+            let data = vec![0; 32 << 20];
+            let sent = pair.client.send(&data, 0)?;
+            let error = pair.client.send(&data, 0);
+            answer![sent < data.len(), error.is_err_and(is_broken)]
+        },
+    )
+    .c_is_wrong("an error at once"),
+    Row::same(
         "the peer closed with unread data: poll, send fails",
         "true true",
         |rig| {
