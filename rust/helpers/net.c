@@ -216,6 +216,11 @@ void smc_helper_sock_clear_bit(struct socket *sock, int nr)
 	clear_bit(nr, &sock->flags);
 }
 
+void smc_helper_sk_set_async_nospace(struct sock *sk)
+{
+	sk_set_bit(SOCKWQ_ASYNC_NOSPACE, sk);
+}
+
 bool smc_helper_sk_stream_is_writeable(const struct sock *sk)
 {
 	return sk_stream_is_writeable(sk);

@@ -375,7 +375,8 @@ impl Sk {
         write_once!(self, sk_max_ack_backlog, backlog);
     }
 
-    /// Requests a wake-up when there is space again (`SOCK_NOSPACE`); check for space afterwards.
+    /// Requests a wake-up when there is space again (`SOCK_NOSPACE`), and SIGIO if the owner of the file wants that;
+    /// check for space afterwards. To be called by a task that uses the socket.
     pub fn set_nospace(&self) {
         let _rcu = rcu::read_lock();
         // SAFETY: The socket is alive, and its `struct socket` outlives an RCU read section in
@@ -384,6 +385,8 @@ impl Sk {
         if !socket.is_null() {
             // SAFETY: As above.
             unsafe { bindings::sock_set_bit(socket, bindings::socket_flags_SOCK_NOSPACE as i32) };
+            // SAFETY: As above; the `struct socket` of the application has its wait queue for its life.
+            unsafe { bindings::sk_set_async_nospace(self.option_sk()) };
         }
         smp_mb(Full);
     }

@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
+use anyhow::Context as _;
 use anyhow::Result;
 use nix::sys::pthread::pthread_kill;
 use nix::sys::pthread::pthread_self;
@@ -84,17 +85,42 @@ fn signals(
     prepare: impl Fn(&Socket) -> smc_user::Result<()> + Sync,
     flags: i32,
 ) -> Result<bool> {
+    as_owner(signal, |signals| {
+        prepare(&pair.server)?;
+        pair.client.send(b"x", flags)?;
+        await_events(&pair.server, libc::POLLIN | libc::POLLPRI)?;
+        thread::sleep(WHILE);
+        Ok(signals.read_signal()?.is_some())
+    })
+}
+
+/// Returns whether SIGIO comes when a socket with no space has some again, and whether it came before.
+fn signals_space(pair: &Pair) -> Result<(bool, bool)> {
+    as_owner(Signal::SIGIO, |signals| {
+        pair.client.set_owner_to_this_thread()?;
+        pair.client.set_signal_driven(true)?;
+        let len = fill(&pair.client);
+        // Acknowledgements may have made space for a moment.
+        while signals.read_signal()?.is_some() {}
+        thread::sleep(WHILE);
+        let early = signals.read_signal()?.is_some();
+        pair.server
+            .recv(&mut vec![0; len], libc::MSG_WAITALL)
+            .context("the data")?;
+        await_events(&pair.client, libc::POLLOUT)?;
+        thread::sleep(WHILE);
+        Ok((signals.read_signal()?.is_some(), early))
+    })
+}
+
+/// Runs `run` in a thread that may own sockets, and gets `signal` by a file descriptor.
+fn as_owner<R: Send>(signal: Signal, run: impl FnOnce(&SignalFd) -> Result<R> + Send) -> Result<R> {
     thread::scope(|scope| {
-        let owner = scope.spawn(|| -> Result<bool> {
+        let owner = scope.spawn(|| {
             let mut mask = SigSet::empty();
             mask.add(signal);
             mask.thread_block()?;
-            let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK)?;
-            prepare(&pair.server)?;
-            pair.client.send(b"x", flags)?;
-            await_events(&pair.server, libc::POLLIN | libc::POLLPRI)?;
-            thread::sleep(WHILE);
-            Ok(signals.read_signal()?.is_some())
+            run(&SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK)?)
         });
         owner
             .join()
@@ -356,6 +382,14 @@ pub(super) const ROWS: &[Row] = &[
                 signals(Signal::SIGIO, &first, silent, 0)?,
                 signals(Signal::SIGIO, &second, signal, 0)?,
             ]
+        },
+    ),
+    Row::same(
+        "SIGIO comes when there is space to write again",
+        "true false",
+        |rig| {
+            let (comes, early) = signals_space(&rig.pair()?)?;
+            answer![comes, early]
         },
     ),
     // For these, reports of the kernel's memory checker are the result.
