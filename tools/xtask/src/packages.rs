@@ -85,6 +85,8 @@ const APPS: &[&str] = &[
     "curl",
     "dpkg-dev",
     "glib-networking",
+    "golang-go",
+    "golang-src",
     "haproxy",
     "iperf3",
     "libglib2.0-tests",

@@ -3,12 +3,13 @@
 //! first script asks for one (`# tests: NAME`).
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use serde_json::Value;
+use serde_json::{json, Value};
 
 use crate::apt::{self, Apt};
 use crate::dirs::Dirs;
@@ -19,6 +20,7 @@ use crate::suite::APPS;
 /// The suites, by their names in headers of scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum Suite {
+    Go,
     Libsoup,
     Libuv,
     Ruby,
@@ -32,6 +34,7 @@ impl Suite {
         fs::create_dir_all(&kept)?;
         let _lock = lock(&kept.join("lock"), "build of other projects' tests")?;
         match self {
+            Self::Go => go(dirs),
             Self::Libsoup => libsoup(&kept),
             Self::Libuv => libuv(dirs, &kept),
             Self::Ruby => ruby(dirs, &kept),
@@ -201,6 +204,54 @@ fn unstable(source: &str) -> Vec<String> {
         })
         .map(str::to_owned)
         .collect()
+}
+
+/// Go's packages whose tests use TCP.
+const GO_PACKAGES: [&str; 9] = [
+    "crypto/tls",
+    "net",
+    "net/http",
+    "net/http/cgi",
+    "net/http/httptest",
+    "net/http/httputil",
+    "net/rpc",
+    "net/rpc/jsonrpc",
+    "net/smtp",
+];
+
+/// Builds the tests of the distribution's Go, with one file of package `net` exchanged; returns the folder with `bin`
+/// and `src`.
+fn go(dirs: &Dirs) -> Result<PathBuf> {
+    const FILE: &str = "sock_cloexec.go";
+    println!("Go's tests: building");
+    let (from, to) = (dirs.repo.join(APPS).join("go"), dirs.out("suites/go"));
+    let source = output(Command::new("go").args(["env", "GOROOT"]))?;
+    let source = PathBuf::from(source.trim()).join("src");
+    let bin = to.join("bin");
+    clear(&bin)?;
+    let overlay = to.join("overlay.json");
+    let replaced =
+        json!({ "Replace": { path(&source.join("net").join(FILE)): path(&from.join(FILE)) } });
+    fs::write(&overlay, replaced.to_string())?;
+    for package in GO_PACKAGES {
+        run(Command::new("go")
+            .args(["test", "-c", "-overlay"])
+            .arg(&overlay)
+            .arg("-o")
+            .arg(bin.join(package.replace('/', "_")))
+            .arg(package)
+            .env("CGO_ENABLED", "0")
+            .env("GOCACHE", to.join("cache")))?;
+    }
+    let link = to.join("src");
+    if !link.is_symlink() {
+        symlink(&source, link)?;
+    }
+    Ok(to)
+}
+
+fn path(path: &Path) -> String {
+    path.display().to_string()
 }
 
 /// Unpacks the source package of the distribution's Ruby; returns its folder.

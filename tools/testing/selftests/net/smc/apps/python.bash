@@ -7,6 +7,9 @@
 APPS=${LIB%/*}/apps
 PYTHON=$(ls /usr/bin/python3.[0-9]* | grep -x '.*3\.[0-9]*' | tail -1)
 
+# What makes the sockets of a program SMC's.
+USE_SMC=("$SMC" run)
+
 # up_way WAY: a namespace of that name. Everything there happens over its loopback device.
 up_way() {
 	ip netns add "$1" && ip -n "$1" link set lo up
@@ -29,9 +32,9 @@ three_ways() {
 	local module=$1 tcp smc fallback
 	tests tcp "$module" &
 	tcp=$!
-	tests smc "$module" "$SMC" run &
+	tests smc "$module" "${USE_SMC[@]}" &
 	smc=$!
-	tests fallback "$module" "$SMC" run &
+	tests fallback "$module" "${USE_SMC[@]}" &
 	fallback=$!
 	check "$module over TCP comes to its end" wait "$tcp"
 	check "$module over SMC comes to its end" wait "$smc"
