@@ -19,7 +19,7 @@ typedef unsigned long long u64;
 
 enum { AF_INET = 2, AF_INET6 = 10, AF_SMC = 43 };
 enum { SOCK_STREAM = 1, SOCK_TYPE_MASK = 0xf };
-enum { IPPROTO_TCP = 6, IPPROTO_SMC = 256 };
+enum { IPPROTO_TCP = 6, IPPROTO_SMC = 256, IPPROTO_MPTCP = 262 };
 enum { BPF_MAP_TYPE_HASH = 1 };
 enum { COMM_LEN = 16 };
 
@@ -57,11 +57,12 @@ struct {
  */
 extern const void net_families __attribute__((section(".ksyms"), weak));
 
+/* MPTCP as well: listeners of Go ask for it without their programs knowing. */
 static inline int is_tcp(u64 family, u64 type, u64 protocol)
 {
 	return ((u32)family == AF_INET || (u32)family == AF_INET6) &&
 	       ((u32)type & SOCK_TYPE_MASK) == SOCK_STREAM &&
-	       ((u32)protocol == 0 || (u32)protocol == IPPROTO_TCP);
+	       ((u32)protocol == 0 || (u32)protocol == IPPROTO_TCP || (u32)protocol == IPPROTO_MPTCP);
 }
 
 /* Without the module a program would get no socket at all. */

@@ -83,8 +83,10 @@ require "soft RoCE" up_rxe
 
 both "IPPROTO_SMC" by_rdma -smc plainly
 both "nothing is switched" by_tcp '' plainly
+check "nor a socket of MPTCP" by_tcp "$BYTES" exchange raw -mptcp plainly
 
 both "smc run --bpf" by_rdma '' smc run --bpf
+check "smc run --bpf: a socket of MPTCP" by_rdma "$BYTES" exchange raw -mptcp smc run --bpf
 check "the exit code is the command's" exit_code
 check "nothing stays" within 10 no_run_cgroups
 check "who may not is told" fails_saying "BPF programs need root" \

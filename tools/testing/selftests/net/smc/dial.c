@@ -6,6 +6,7 @@
  *   dial serve ADDRESS PORT BYTES       takes one connection and sends back what comes, that many bytes
  *   dial call ADDRESS PORT BYTES        connects, sends that many bytes and looks whether they come back
  *   dial call-smc ..., serve-smc ...    the same with a socket of IPPROTO_SMC
+ *   dial call-mptcp ..., serve-mptcp ...    the same with one of IPPROTO_MPTCP
  *
  * Exit code: 0, or the number of the step that failed.
  */
@@ -14,7 +15,7 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 
 enum { READ = 0, WRITE = 1, SOCKET = 41, CONNECT = 42, ACCEPT = 43, BIND = 49, LISTEN = 50, SETSOCKOPT = 54 };
-enum { AF_INET = 2, SOCK_STREAM = 1, IPPROTO_SMC = 256, SOL_SOCKET = 1, SO_REUSEADDR = 2 };
+enum { AF_INET = 2, SOCK_STREAM = 1, IPPROTO_SMC = 256, IPPROTO_MPTCP = 262, SOL_SOCKET = 1, SO_REUSEADDR = 2 };
 
 #ifdef RAW
 static long call(long number, long a, long b, long c, long d, long e)
@@ -138,6 +139,8 @@ static int work(int argc, char **argv)
 	is_server = argv[1][0] == 's';
 	if (is_same(argv[1], "serve-smc") || is_same(argv[1], "call-smc"))
 		protocol = IPPROTO_SMC;
+	if (is_same(argv[1], "serve-mptcp") || is_same(argv[1], "call-mptcp"))
+		protocol = IPPROTO_MPTCP;
 	address = parse(argv[2], argv[3]);
 	number(argv[4], &bytes);
 	fd = call(SOCKET, AF_INET, SOCK_STREAM, protocol, 0, 0);
