@@ -12,7 +12,8 @@ use kernel_ext::{
 };
 use smc_proto::{
     conn::CloseEffects,
-    time::Duration, //
+    time::Duration,
+    wire::Version, //
 };
 
 use super::Conn;
@@ -64,17 +65,21 @@ impl Conn {
         is_reset
     }
 
-    /// Resets the TCP connection of a socket whose close was a reset. The peer takes the reset of TCP for the end of the
-    /// connection over RDMA, so it comes after the peer has answered the abort: then data that were sent before have
-    /// arrived.
+    /// Resets the TCP connection of a socket whose close was a reset. A peer with this module takes the reset of TCP
+    /// for the end of the connection over RDMA, so it comes after the peer has answered the abort: then data that were
+    /// sent before have arrived. A C peer takes no notice of TCP, and answers when its application closes; only version
+    /// 2 tells which one it is.
     /// Context: may sleep.
     pub(crate) fn reset_tcp(self: &Arc<Self>, tcp: &Arc<TcpSocket>) {
-        let is_orphan = self.with(|inner| {
-            let is_orphan = inner.orphan.is_some();
-            inner.closed_tcp = is_orphan.then(|| tcp.clone());
-            is_orphan
+        let is_c =
+            self.group.params.version == Version::V2 && !self.group.peer().takes_cdc_on_any_link;
+        let waits = self.with(|inner| {
+            // That of a killed connection was reset before.
+            let waits = !is_c && inner.orphan.is_some() && !inner.stream.is_killed();
+            inner.closed_tcp = waits.then(|| tcp.clone());
+            waits
         });
-        if !is_orphan {
+        if !waits {
             tcp.abort(ECONNABORTED);
         }
     }

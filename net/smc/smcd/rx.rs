@@ -71,7 +71,7 @@ impl StreamRx for SmcdConn {
             }
         };
         let here = reach.len.min(ring.end().saturating_sub(at));
-        // CAST: the limit is less than 4 GiB.
+        // CAST: at most a step.
         let step = match here > ring::STEP.into() {
             true => pipe.fill(self.rx_limit()).read_step(),
             false => here as u32,

@@ -4,8 +4,8 @@
 # timeout: 1800
 # mem: 3G
 # tests: go
-# Go: the tests of its packages for sockets, HTTP, TLS, RPC and SMTP over TCP, over SMC-R, and over SMC sockets that fall
-# back.
+# Go: the tests of its packages for sockets, HTTP, TLS, RPC and SMTP over TCP, over SMC-R, and over SMC sockets that
+# fall back.
 
 . "${LIB%/*}/apps/python.bash"
 
