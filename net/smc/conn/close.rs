@@ -12,8 +12,7 @@ use kernel_ext::{
 };
 use smc_proto::{
     conn::CloseEffects,
-    time::Duration,
-    wire::Version, //
+    time::Duration, //
 };
 
 use super::Conn;
@@ -67,15 +66,13 @@ impl Conn {
 
     /// Resets the TCP connection of a socket whose close was a reset. A peer with this module takes the reset of TCP
     /// for the end of the connection over RDMA, so it comes after the peer has answered the abort: then data that were
-    /// sent before have arrived. A C peer takes no notice of TCP, and answers when its application closes; only version
-    /// 2 tells which one it is.
+    /// sent before have arrived. A C peer takes no notice, but shutdown(2) fails there once TCP is reset; it answers when
+    /// its application closes.
     /// Context: may sleep.
     pub(crate) fn reset_tcp(self: &Arc<Self>, tcp: &Arc<TcpSocket>) {
-        let is_c =
-            self.group.params.version == Version::V2 && !self.group.peer().takes_cdc_on_any_link;
         let waits = self.with(|inner| {
             // That of a killed connection was reset before.
-            let waits = !is_c && inner.orphan.is_some() && !inner.stream.is_killed();
+            let waits = inner.orphan.is_some() && !inner.stream.is_killed();
             inner.closed_tcp = waits.then(|| tcp.clone());
             waits
         });

@@ -130,6 +130,14 @@ fn await_end(socket: &Socket) -> Result<()> {
     await_true("the end", || events(socket) & libc::POLLRDHUP != 0)
 }
 
+/// Whether TCP has no connection (any more).
+fn is_closed(socket: &Socket) -> bool {
+    // The first byte of `struct tcp_info`, TCP_CLOSE.
+    let mut state = [0];
+    let read = socket.option(libc::IPPROTO_TCP, libc::TCP_INFO, &mut state);
+    read.is_ok() && state == [7]
+}
+
 /// Binds to a port that the kernel chooses.
 fn bound(rig: &Rig<'_>) -> Result<Socket> {
     let socket = rig.open()?;
@@ -198,6 +206,8 @@ pub(super) const STATES: &[State] = &[
         server.set_linger(true, 0)?;
         drop(server);
         await_end(&client)?;
+        // The reset of the TCP connection beside the one over RDMA follows.
+        await_true("the reset of TCP", || is_closed(&client))?;
         Ok(Scene::alone(client))
     }),
     State::of("fallen back, client", Subject::Client, |rig, _| {

@@ -18,8 +18,8 @@ use super::NEW;
 use super::NOT_FALLEN;
 use super::PEER_SHUT;
 use super::RDMA;
-use super::RESET;
 use super::SHUT;
+use super::SHUT_BOTH;
 use super::ULP;
 
 pub(super) const DIFFERENCES: &[Difference] = &[
@@ -114,17 +114,17 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
         options: &["TCP_INFO"],
         families: ALL,
-        groups: &[SHUT, RESET],
+        groups: &[SHUT],
         effects: &[],
-        answers: &["280 bytes: 01", "280 bytes: 08"],
+        answers: &["280 bytes: 01"],
         why: "it tells of the TCP connection beside the one over RDMA, which stays until that has ended",
     },
     Difference {
         options: &["TCP_ZEROCOPY_RECEIVE"],
         families: ALL,
-        groups: &[PEER_SHUT, RESET],
+        groups: &[PEER_SHUT],
         effects: &[],
-        answers: &["64 bytes: 0", "EIO"],
+        answers: &["64 bytes: 0"],
         why: "it tells of the TCP connection beside the one over RDMA, on which there are no data",
     },
     Difference {
@@ -138,7 +138,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
         options: &["TCP_MAXSEG"],
         families: ALL,
-        groups: &[ENDED],
+        groups: &[SHUT_BOTH],
         effects: &[],
         answers: &["8928", "8948"],
         why: "the TCP connection beside the one over RDMA is still there",
@@ -146,7 +146,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
         options: &["TCP_WINDOW_CLAMP"],
         families: ALL,
-        groups: &[ENDED],
+        groups: &[SHUT_BOTH],
         effects: &[],
         answers: &["1152", "EINVAL"],
         why: "the TCP connection beside the one over RDMA is still there",
@@ -154,7 +154,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
         options: &["TCP_QUEUE_SEQ"],
         families: ALL,
-        groups: &[ENDED],
+        groups: &[SHUT_BOTH],
         effects: &[],
         answers: &["EPERM"],
         why: "the TCP connection beside the one over RDMA is still there",
@@ -162,7 +162,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
         options: &["TCP_AO_DEL_KEY"],
         families: ALL,
-        groups: &[ENDED],
+        groups: &[SHUT_BOTH],
         effects: &[],
         answers: &["EISCONN"],
         why: "the TCP connection beside the one over RDMA is still there",
@@ -170,7 +170,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
         options: &["TCP_AO_INFO"],
         families: ALL,
-        groups: &[ENDED],
+        groups: &[SHUT_BOTH],
         effects: &[],
         answers: &["EISCONN", "ENOENT"],
         why: "the TCP connection beside the one over RDMA is still there",
@@ -178,7 +178,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
         options: &["IP_PROTOCOL"],
         families: ALL,
-        groups: &[ENDED],
+        groups: &[SHUT_BOTH],
         effects: &[],
         answers: &["4 bytes: not 0"],
         why: "the TCP connection beside the one over RDMA is still there",
@@ -186,7 +186,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
         options: &["IPV6_V6ONLY"],
         families: ALL,
-        groups: &[ENDED],
+        groups: &[SHUT_BOTH],
         effects: &[],
         answers: &["0", "EINVAL"],
         why: "the TCP connection beside the one over RDMA is still there",
