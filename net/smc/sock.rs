@@ -490,7 +490,7 @@ impl TcpEvents for Sock {
 
     fn on_writable(this: ArcBorrow<'_, Self>) {
         if this.phase() == Phase::Fallback {
-            this.sk.wake_writable();
+            this.sk.wake_requested();
         }
     }
 

@@ -44,8 +44,17 @@ impl Sk {
         is_awaited || self.flag(bindings::sock_flags_SOCK_FASYNC)
     }
 
-    /// Wakes writers: there is space.
+    /// Wakes writers: there is space. SIGIO comes if [`set_nospace`](Self::set_nospace) was called.
     pub fn wake_writable(&self) {
+        self.wake_space(bindings::SOCK_WAKE_SPACE);
+    }
+
+    /// Wakes writers: there is space, which the TCP socket below was asked for.
+    pub fn wake_requested(&self) {
+        self.wake_space(bindings::SOCK_WAKE_IO);
+    }
+
+    fn wake_space(&self, how: u32) {
         let _rcu = rcu::read_lock();
         // SAFETY: As in `set_nospace`.
         let socket = unsafe { bindings::sk_socket(self.as_ptr()) };
@@ -53,7 +62,7 @@ impl Sk {
             // SAFETY: As in `set_nospace`.
             unsafe { bindings::sock_clear_bit(socket, bindings::socket_flags_SOCK_NOSPACE as i32) };
         }
-        self.wake(WRITABLE, bindings::SOCK_WAKE_SPACE, bindings::POLL_OUT);
+        self.wake(WRITABLE, how, bindings::POLL_OUT);
     }
 
     /// Wakes all waiters: the state changed.
