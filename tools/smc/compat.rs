@@ -10,6 +10,7 @@ mod smc_run;
 mod smc_stats;
 mod smcss;
 
+use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,13 +20,17 @@ use clap::ArgAction;
 use clap::Parser;
 
 /// Runs the tool that the program was called as; `None` if it is another name.
-pub(crate) fn run(arguments: &[String]) -> Option<ExitCode> {
+pub(crate) fn run(arguments: &[OsString]) -> Option<ExitCode> {
     let (program, rest) = arguments.split_first()?;
     let name = Path::new(program).file_name()?.to_str()?;
+    if name == "smc_run" {
+        return Some(smc_run::run(rest));
+    }
+    let words = rest.iter().map(|word| word.to_string_lossy().into_owned());
+    let rest = &Vec::from_iter(words);
     match name {
         "smcss" => Some(smcss::run(rest)),
         "smc_pnet" => Some(smc_pnet::run(rest)),
-        "smc_run" => Some(smc_run::run(rest)),
         "smcr" | "smcd" => Some(object::run(name, rest)),
         _ => None,
     }
@@ -50,6 +55,9 @@ fn parse<T: Parser>(arguments: &[String]) -> Result<T, ExitCode> {
         .version(RELEASE)
         .disable_version_flag(true)
         .no_binary_name(true)
+        // As getopt_long(3) does.
+        .infer_long_args(true)
+        .args_override_self(true)
         .arg(version);
     let matches = command.try_get_matches_from(arguments);
     matches
@@ -63,9 +71,11 @@ fn parse<T: Parser>(arguments: &[String]) -> Result<T, ExitCode> {
 /// Prints a message for errors that every tool may encounter; returns exit code 1.
 fn failed(error: &io::Error) -> ExitCode {
     const EPERM: i32 = 1;
+    const ENOENT: i32 = 2;
     const EOPNOTSUPP: i32 = 95;
     match (error.kind(), error.raw_os_error()) {
-        (io::ErrorKind::NotFound, None) => eprintln!("Error: SMC module not loaded"),
+        // The kernel knows no such family.
+        (io::ErrorKind::NotFound, None | Some(ENOENT)) => eprintln!("Error: SMC module not loaded"),
         (_, Some(EOPNOTSUPP)) => eprintln!("Error: Operation not supported by kernel"),
         (_, Some(EPERM)) => eprintln!("Error: Operation not permitted"),
         _ => eprintln!("Error: {error}"),

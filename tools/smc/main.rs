@@ -96,7 +96,7 @@ const SIGPIPE: i32 = 13;
 fn main() -> ExitCode {
     // A failure only means an additional error message.
     let _ = smc_user::restore_signal(SIGPIPE);
-    let called: Vec<_> = std::env::args().collect();
+    let called: Vec<_> = std::env::args_os().collect();
     if let Some(code) = compat::run(&called) {
         return code;
     }

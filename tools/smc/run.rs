@@ -10,6 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
+use std::process::ExitCode;
 
 use crate::switch;
 
@@ -92,6 +93,14 @@ pub(crate) fn start(how: &Start<'_>) -> io::Error {
     }
 
     become_command(&mut command)
+}
+
+/// Returns the exit code of a command that could not be started, as shells and env(1) have it.
+pub(crate) fn not_started(error: &io::Error) -> ExitCode {
+    ExitCode::from(match error.kind() {
+        io::ErrorKind::NotFound => 127,
+        _ => 126,
+    })
 }
 
 /// Replaces this process; returns the error.

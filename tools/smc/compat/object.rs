@@ -25,12 +25,17 @@ const OBJECTS: [&str; 7] = [
     "help",
 ];
 
+/// The first of those that begin with what was given is meant.
+const OPTIONS: [&str; 6] = ["absolute", "version", "details", "ddetails", "help", "V"];
+
 /// Why a call fails.
 enum Refused {
     /// A usage error with this message and exit code 1.
     Usage(String),
+    /// Words that its object does not have, or a call for help.
+    Words,
     Failed(io::Error),
-    /// An EID was not changed.
+    /// EIDs were not shown or changed.
     Eid(io::Error),
     /// There is no system EID to change.
     NoSeid,
@@ -51,24 +56,28 @@ pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
         .map(String::as_str)
         .partition(|word| word.starts_with('-'));
     let (mut details, mut absolute) = (0, false);
-    for option in options {
-        match option.trim_start_matches('-') {
+    for option in options.into_iter().filter(|option| *option != "--") {
+        let letters = option.trim_start_matches('-');
+        if letters.starts_with("ad") || letters.starts_with("da") {
+            (details, absolute) = (1, true);
+            continue;
+        }
+        match whole(letters, &OPTIONS).filter(|_| !letters.is_empty()) {
             // Each option takes the place of those before it, as with smc-tools.
-            "d" | "details" => (details, absolute) = (1, false),
-            "ad" | "da" => (details, absolute) = (1, true),
-            "dd" | "ddetails" => (details, absolute) = (2, false),
-            "a" | "absolute" => (details, absolute) = (0, true),
-            "v" | "V" | "version" => {
+            Some("absolute") => (details, absolute) = (0, true),
+            Some("details") => (details, absolute) = (1, false),
+            Some("ddetails") => (details, absolute) = (2, false),
+            Some("help") => {
+                println!("{}", usage(name));
+                return ExitCode::SUCCESS;
+            }
+            Some(_) => {
                 eprintln!("{}", version(name));
                 return ExitCode::from(MINUS_ONE);
             }
-            "h" | "help" => {
-                usage(name);
-                return ExitCode::SUCCESS;
-            }
-            _ => {
+            None => {
                 eprintln!("Error: Option \"{option}\" is unknown, try \"{name} help\".");
-                return ExitCode::FAILURE;
+                return ExitCode::from(MINUS_ONE);
             }
         }
     }
@@ -83,6 +92,10 @@ pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
             eprintln!("Error: {text}, try \"{name} help\".");
             ExitCode::FAILURE
         }
+        Err(Refused::Words) => {
+            eprintln!("{}", usage(name));
+            ExitCode::from(MINUS_ONE)
+        }
         Err(Refused::Failed(error)) => failed(&error),
         Err(Refused::Eid(error)) => {
             failed(&error);
@@ -95,16 +108,20 @@ pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
     }
 }
 
-fn usage(name: &str) {
-    println!("Usage: {name} [-v] [-d] [-dd] [-a] OBJECT {{COMMAND | help}}");
-    println!("  linkgroup [show | link-show] [all | LG-ID] [ibdev NAME] [netdev NAME]");
-    println!("  device [show] [all] [ibdev NAME] [netdev NAME]");
-    println!("  info [show]");
-    println!("  stats [show | reset | json]");
-    println!("  ueid [show | add EID | del EID | flush]");
+fn usage(name: &str) -> String {
+    let mut lines = [
+        format!("Usage: {name} [-v] [-d] [-dd] [-a] OBJECT {{COMMAND | help}}").as_str(),
+        "  linkgroup [show | link-show] [all | LG-ID] [ibdev NAME] [netdev NAME]",
+        "  device [show] [all] [ibdev NAME] [netdev NAME]",
+        "  info [show]",
+        "  stats [show | reset | json]",
+        "  ueid [show | add EID | del EID | flush]",
+    ]
+    .join("\n");
     if name == "smcd" {
-        println!("  seid [show | enable | disable]");
+        lines.push_str("\n  seid [show | enable | disable]");
     }
+    lines
 }
 
 /// Returns the first of `words` that begins with `cut`.
@@ -122,21 +139,24 @@ struct Call {
 impl Call {
     fn run(&self, name: &str, words: &[&str]) -> Result<(), Refused> {
         let Some((object, rest)) = words.split_first() else {
-            usage(name);
+            println!("{}", usage(name));
             return Ok(());
         };
         match whole(object, &OBJECTS) {
             Some("device") => self.devices(rest),
             Some("linkgroup") => self.groups(rest),
-            Some("info") => Ok(report::info(&mut Module::open()?)?),
+            Some("info") => match command(rest, &["show"]).1 {
+                [] => Ok(report::info(&mut Module::open()?)?),
+                _ => Err(Refused::Words),
+            },
             Some("stats") => self.stats(rest),
             Some("ueid") => ueid(rest),
             Some("seid") if self.is_smcd => seid(rest),
             Some("seid") => Err(Refused::Usage(
-                "Object \"seid\" is only available with smcd".to_string(),
+                "Object \"seid\" is valid for SMC-D only".to_string(),
             )),
             Some(_) => {
-                usage(name);
+                println!("{}", usage(name));
                 Ok(())
             }
             None => Err(Refused::Usage(format!("Object \"{object}\" is unknown"))),
@@ -159,7 +179,7 @@ impl Call {
             (true, "show") => report::smcd_groups(&mut module, &filter, self.layout())?,
             (false, "show") => report::groups(&mut module, &filter, self.layout())?,
             (false, _) => report::links(&mut module, &filter, self.layout())?,
-            (true, _) => return Err(Refused::Usage("Links are of smcr".to_string())),
+            (true, _) => return Err(Refused::Words),
         }
         Ok(())
     }
@@ -177,8 +197,7 @@ impl Call {
     fn stats(&self, words: &[&str]) -> Result<(), Refused> {
         let (command, rest) = command(words, &["show", "reset", "json"]);
         if !rest.is_empty() {
-            let text = format!("Command \"{}\" is unknown", rest.join(" "));
-            return Err(Refused::Usage(text));
+            return Err(Refused::Words);
         }
         let call = smc_stats::Call {
             is_smcd: self.is_smcd,
@@ -204,13 +223,14 @@ fn filter(words: &[&str]) -> Result<Filter, Refused> {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().map(|name| (*name).to_string());
-        match *word {
-            "all" => {}
-            "ibdev" => filter.device = value(),
-            "netdev" => filter.netdev = value(),
-            id => match u32::from_str_radix(id, 16) {
+        match whole(word, &["help", "all", "ibdev", "netdev"]) {
+            Some("help") => return Err(Refused::Words),
+            Some("all") => {}
+            Some("ibdev") => filter.device = value(),
+            Some(_) => filter.netdev = value(),
+            None => match u32::from_str_radix(word, 16) {
                 Ok(id) => filter.group = Some(id),
-                Err(_) => return Err(Refused::Usage(format!("Command \"{id}\" is unknown"))),
+                Err(_) => return Err(Refused::Words),
             },
         }
     }
@@ -221,11 +241,14 @@ fn ueid(words: &[&str]) -> Result<(), Refused> {
     let (command, rest) = command(words, &["show", "add", "delete", "flush"]);
     let mut ueids = Ueids::open()?;
     match (command, rest) {
-        ("show", _) => ueids.list()?.iter().for_each(|eid| println!("{eid}")),
-        ("flush", _) => ueids.flush()?,
+        ("show", []) => {
+            let list = ueids.list().map_err(Refused::Eid)?;
+            list.iter().for_each(|eid| println!("{eid}"));
+        }
+        ("flush", []) => ueids.flush().map_err(Refused::Eid)?,
         ("add", [eid]) => change(ueids.add(eid)).map_err(Refused::Eid)?,
         ("delete", [eid]) => change(ueids.remove(eid)).map_err(Refused::Eid)?,
-        _ => return Err(Refused::Usage("Which EID".to_string())),
+        _ => return Err(Refused::Words),
     }
     Ok(())
 }
@@ -249,8 +272,10 @@ fn change(result: io::Result<()>) -> io::Result<()> {
 }
 
 fn seid(words: &[&str]) -> Result<(), Refused> {
+    let (command, []) = command(words, &["show", "enable", "disable"]) else {
+        return Err(Refused::Words);
+    };
     let mut module = Module::open()?;
-    let command = command(words, &["show", "enable", "disable"]).0;
     match (command, module.seid()?) {
         ("show", Some((seid, true))) => println!("{seid} [enabled]"),
         ("show", Some((seid, false))) => println!("{seid} [disabled]"),

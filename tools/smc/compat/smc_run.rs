@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use super::version;
 use crate::run;
+use crate::run::not_started;
 use crate::run::Start;
 
 /// The command line.
@@ -21,7 +22,7 @@ struct Call {
     command: Vec<OsString>,
 }
 
-pub(super) fn run(arguments: &[String]) -> ExitCode {
+pub(super) fn run(arguments: &[OsString]) -> ExitCode {
     let call = match parse(arguments) {
         Ok(call) => call,
         Err(text) => return fail(&text),
@@ -43,7 +44,9 @@ pub(super) fn run(arguments: &[String]) -> ExitCode {
         sndbuf: call.sndbuf.as_deref(),
         command: &call.command,
     };
-    fail(&run::start(&start).to_string())
+    let error = run::start(&start);
+    fail(&error.to_string());
+    not_started(&error)
 }
 
 fn fail(text: &str) -> ExitCode {
@@ -62,11 +65,12 @@ fn usage() {
 
 /// Parses options as getopts of the shell does: letters may be combined, and the first argument
 /// that is no option begins the command.
-fn parse(arguments: &[String]) -> Result<Call, String> {
+fn parse(arguments: &[OsString]) -> Result<Call, String> {
     let mut call = Call::default();
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
-        let Some(letters) = word.strip_prefix('-').filter(|rest| !rest.is_empty()) else {
+        let option = word.to_str().and_then(|word| word.strip_prefix('-'));
+        let Some(letters) = option.filter(|rest| !rest.is_empty()) else {
             call.command = std::iter::once(word).chain(words).map(Into::into).collect();
             break;
         };
@@ -96,7 +100,7 @@ fn parse(arguments: &[String]) -> Result<Call, String> {
             let rest: String = letters.by_ref().collect();
             let size = Some(rest)
                 .filter(|rest| !rest.is_empty())
-                .or_else(|| words.next().cloned());
+                .or_else(|| Some(words.next()?.to_string_lossy().into_owned()));
             let size = size.ok_or_else(|| format!("Option -{letter} requires a value"))?;
             *place = Some(checked(size)?);
         }
@@ -108,16 +112,33 @@ fn parse(arguments: &[String]) -> Result<Call, String> {
 }
 
 fn checked(size: String) -> Result<String, String> {
-    match !size.is_empty() && size.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => Ok(size),
-        false => Err(format!("Invalid value for buffer size: {size}")),
+    match bytes(&size) {
+        Some(_) => Ok(size),
+        None => Err(format!("Invalid buffer size specified: '{size}'")),
     }
+}
+
+/// Returns how many bytes a size is, which may be in KiB (`k`) or MiB (`m`).
+fn bytes(size: &str) -> Option<u64> {
+    let number = size.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match size.get(number.len()..)? {
+        "" => 1,
+        "k" | "K" => 1 << 10,
+        "m" | "M" => 1 << 20,
+        _ => return None,
+    };
+    let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+    number
+        .parse::<u64>()
+        .ok()
+        .filter(|_| is_number)?
+        .checked_mul(unit)
 }
 
 /// Raises a limit of `net.core` to the buffer size, if permitted.
 fn raise(name: &str, size: Option<&str>) {
     let path = format!("/proc/sys/net/core/{name}");
-    let Some(wanted) = size.and_then(|size| size.parse::<u64>().ok()) else {
+    let Some(wanted) = size.and_then(bytes) else {
         return;
     };
     let limit = fs::read_to_string(&path).ok();
@@ -133,7 +154,7 @@ mod tests {
     use super::*;
 
     fn parsed(line: &str) -> Result<Call, String> {
-        let words: Vec<_> = line.split(' ').map(String::from).collect();
+        let words: Vec<_> = line.split(' ').map(OsString::from).collect();
         parse(&words)
     }
 
@@ -149,8 +170,25 @@ mod tests {
     }
 
     #[test]
+    fn sizes_may_have_a_unit() {
+        let call = parsed("-r 64K -t1m ls").unwrap();
+        assert_eq!(call.rcvbuf.as_deref(), Some("64K"));
+        assert_eq!(call.sndbuf.as_deref(), Some("1m"));
+        assert_eq!((bytes("64K"), bytes("1m")), (Some(65_536), Some(1 << 20)));
+        assert_eq!((bytes("7"), bytes("")), (Some(7), None));
+    }
+
+    #[test]
     fn wrong_calls_are_refused() {
-        for line in ["-d", "-x ls", "-r 64k ls", "-r", "-t"] {
+        for line in [
+            "-d",
+            "-x ls",
+            "-r 64g ls",
+            "-r k ls",
+            "-t +1 ls",
+            "-r",
+            "-t",
+        ] {
             assert!(parsed(line).is_err(), "{line}");
         }
         assert!(parsed("-v").unwrap().version && parsed("-h").unwrap().help);
