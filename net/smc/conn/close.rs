@@ -66,8 +66,8 @@ impl Conn {
 
     /// Resets the TCP connection of a socket whose close was a reset. A peer with this module takes the reset of TCP
     /// for the end of the connection over RDMA, so it comes after the peer has answered the abort: then data that were
-    /// sent before have arrived. A C peer takes no notice, but shutdown(2) fails there once TCP is reset; it answers when
-    /// its application closes.
+    /// sent before have arrived. A C peer takes no notice, but shutdown(2) fails there once TCP is reset; it answers
+    /// when its application closes.
     /// Context: may sleep.
     pub(crate) fn reset_tcp(self: &Arc<Self>, tcp: &Arc<TcpSocket>) {
         let waits = self.with(|inner| {
