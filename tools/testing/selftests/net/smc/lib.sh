@@ -236,9 +236,9 @@ as_nobody() {
 	setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all "$@"
 }
 
-# within SECONDS COMMAND...: the command succeeds, at the latest then.
+# within SECONDS COMMAND...: the command succeeds, at the latest then (the clock has whole seconds).
 within() {
-	local end=$((SECONDS + $1))
+	local end=$((SECONDS + $1 + 1))
 	shift
 	until "$@"; do
 		[ "$SECONDS" -lt "$end" ] || return

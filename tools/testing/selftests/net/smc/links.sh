@@ -110,7 +110,7 @@ max_links() {
 
 # offer_ends: a link is offered that nobody answers to.
 offer_ends() {
-	silence wire_a a wire_b b && device_add wire2_b b && within 5 is_offered && within 4 group_is "${SINGLE[@]}"
+	silence wire_a a wire_b b && device_add wire2_b b && within 5 is_offered && within 15 group_is "${SINGLE[@]}"
 }
 
 is_offered() {

@@ -72,7 +72,7 @@ done
 require "module loads again" load_smc
 "$BIN/smctest" serve &
 server=$!
-sleep 1
+require "a socket" within 20 sh -c 'ss -Htln "sport = :7000" | grep -q .'
 check_not "the module stays while a socket is open" rmmod smc
 check "a connection works after that refusal" "$BIN/smctest" --remote path
 kill -9 "$server"
