@@ -71,10 +71,9 @@ impl StreamRx for SmcdConn {
             }
         };
         let here = reach.len.min(ring.end().saturating_sub(at));
-        // CAST: at most a step.
         let step = match here > ring::STEP.into() {
             true => pipe.fill(self.rx_limit()).read_step(),
-            false => here as u32,
+            false => ring::STEP,
         };
         let want = msg.len().min(here.min(step.into()) as usize);
         // CAST: at most a step.
