@@ -54,7 +54,7 @@ require "enterprise ID" common_eid
 
 check "a link that is silent for a short time is not tested" not_tested
 require "short times" fresh
-check "a silent link is tested, and lives" said 4 "$TEST_LINK" hold --seconds 5
+check "a silent link is tested, and lives" said 10 "$TEST_LINK" hold --seconds 12
 check "a peer that died is noticed" hold --seconds 20 --ends ECONNABORTED --then "$DEAF"
 hearing
 check "its link group is not used any more" hold --seconds 1
