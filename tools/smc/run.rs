@@ -141,11 +141,27 @@ fn preload_list(before: Option<OsString>, library: &Path) -> OsString {
     }
 }
 
-/// Checks that the library accepts the size: a number and at most one suffix.
+/// Returns how many bytes a size is, which may be in KiB (`k`) or MiB (`m`).
+pub(crate) fn bytes(size: &str) -> Option<u64> {
+    let number = size.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match size.get(number.len()..)? {
+        "" => 1,
+        "k" | "K" => 1 << 10,
+        "m" | "M" => 1 << 20,
+        _ => return None,
+    };
+    let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+    number
+        .parse::<u64>()
+        .ok()
+        .filter(|_| is_number)?
+        .checked_mul(unit)
+}
+
+/// Checks that the library accepts the size.
 fn size(text: &str) -> Result<String, String> {
-    let digits = text.strip_suffix(['k', 'K', 'm', 'M']).unwrap_or(text);
-    match digits.parse::<u32>() {
-        Ok(number) if number > 0 => Ok(text.to_string()),
+    match bytes(text) {
+        Some(1..=0xffff_ffff) => Ok(text.to_string()),
         _ => Err("expected a number of bytes, with k or m if you like".to_string()),
     }
 }

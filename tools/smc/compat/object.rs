@@ -62,7 +62,7 @@ pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
             (details, absolute) = (1, true);
             continue;
         }
-        match whole(letters, &OPTIONS).filter(|_| !letters.is_empty()) {
+        match whole(letters, &OPTIONS) {
             // Each option takes the place of those before it, as with smc-tools.
             Some("absolute") => (details, absolute) = (0, true),
             Some("details") => (details, absolute) = (1, false),
@@ -126,7 +126,8 @@ fn usage(name: &str) -> String {
 
 /// Returns the first of `words` that begins with `cut`.
 fn whole<'a>(cut: &str, words: &[&'a str]) -> Option<&'a str> {
-    words.iter().copied().find(|word| word.starts_with(cut))
+    let found = words.iter().copied().find(|word| word.starts_with(cut));
+    found.filter(|_| !cut.is_empty())
 }
 
 struct Call {
@@ -297,6 +298,7 @@ mod tests {
         assert_eq!(whole("link", &OBJECTS), Some("linkgroup"));
         assert_eq!(whole("s", &OBJECTS), Some("stats"));
         assert_eq!(whole("x", &OBJECTS), None);
+        assert_eq!(whole("", &OBJECTS), None);
         let (name, rest) = command(&["link", "all"], &["show", "link-show"]);
         assert_eq!((name, rest), ("link-show", &["all"][..]));
         assert_eq!(command(&["all"], &["show"]), ("show", &["all"][..]));

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use super::version;
 use crate::run;
+use crate::run::bytes;
 use crate::run::not_started;
 use crate::run::Start;
 
@@ -116,23 +117,6 @@ fn checked(size: String) -> Result<String, String> {
         Some(_) => Ok(size),
         None => Err(format!("Invalid buffer size specified: '{size}'")),
     }
-}
-
-/// Returns how many bytes a size is, which may be in KiB (`k`) or MiB (`m`).
-fn bytes(size: &str) -> Option<u64> {
-    let number = size.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit = match size.get(number.len()..)? {
-        "" => 1,
-        "k" | "K" => 1 << 10,
-        "m" | "M" => 1 << 20,
-        _ => return None,
-    };
-    let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
-    number
-        .parse::<u64>()
-        .ok()
-        .filter(|_| is_number)?
-        .checked_mul(unit)
 }
 
 /// Raises a limit of `net.core` to the buffer size, if permitted.
