@@ -94,15 +94,16 @@ pub(super) fn connect(this: &Sock, addr: SockAddr<'_>, flags: i32) -> Result {
 /// sendmsg(2).
 pub(super) fn send(this: &Sock, msg: &mut Msg<'_>) -> Result<usize> {
     let flags = msg.flags();
-    this.sk.take_err().map_err(|e| {
-        if e == EPIPE {
-            // With the signal.
-            this.sk.stream_error(flags, e)
-        } else {
-            e
-        }
-    })?;
-    let result = this.tcp.sendmsg(msg);
+    // With the signal, if it is EPIPE that is pending.
+    let error = |e| match e {
+        EPIPE => this.sk.stream_error(flags, e),
+        e => e,
+    };
+    this.sk.take_err().map_err(error)?;
+    // The error with which the connection ends may come during the call. It is taken from TCP then, which knows
+    // EPIPE only.
+    msg.set_nosignal();
+    let result = this.tcp.sendmsg(msg).map_err(error);
     show_bufs(this);
     result
 }

@@ -110,6 +110,11 @@ impl Msg<'_> {
         self.add_flags(bindings::MSG_TRUNC);
     }
 
+    /// Sets MSG_NOSIGNAL: `EPIPE` comes without SIGPIPE.
+    pub fn set_nosignal(&mut self) {
+        self.add_flags(bindings::MSG_NOSIGNAL);
+    }
+
     /// Whether the application has passed control data.
     #[inline]
     pub fn has_control(&self) -> bool {

@@ -78,6 +78,40 @@ fn raises_sigpipe(rig: &Rig<'_>, send: impl Fn(&Socket) -> Option<Errno> + Sync)
     })
 }
 
+/// Has the peer reset the connection while a thread is blocked in send. Returns its first error and whether SIGPIPE came
+/// with it, then the same of a further send.
+fn errors_of_blocked_send(pair: Pair) -> Result<[(Errno, bool); 2]> {
+    // Ignored signals do not become pending.
+    interrupt_calls_by(libc::SIGPIPE)?;
+    let Pair { client, server, .. } = pair;
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            as_owner(Signal::SIGPIPE, |signals| {
+                // The call that is blocked has sent nothing then.
+                fill(&client);
+                let first = loop {
+                    if let Err(error) = write(&client, b"x") {
+                        break (error, signals.read_signal()?.is_some());
+                    }
+                };
+                let second = write(&client, b"x").err().context("no error")?;
+                Ok([first, (second, signals.read_signal()?.is_some())])
+            })
+        });
+        thread::sleep(4 * WHILE);
+        server.set_linger(true, 0)?;
+        drop(server);
+        writer
+            .join()
+            .unwrap_or_else(|_| anyhow::bail!("the writer panicked"))
+    })
+}
+
+/// write(2), which has no flags against SIGPIPE.
+fn write(socket: &Socket, data: &[u8]) -> Result<usize, Errno> {
+    nix::unistd::write(socket, data).map_err(|error| Errno(error as i32))
+}
+
 /// Returns whether the socket owner that `prepare` sets gets `signal` when data arrives.
 fn signals(
     signal: Signal,
@@ -355,13 +389,21 @@ pub(super) const ROWS: &[Row] = &[
         "SIGPIPE comes with EPIPE, unless the flags say not",
         "true false",
         |rig| {
-            let write = |socket: &Socket| nix::unistd::write(socket, b"x").err();
-            let write = |socket: &Socket| write(socket).map(|error| Errno(error as i32));
+            let write = |socket: &Socket| write(socket, b"x").err();
             let send = |socket: &Socket| socket.send(b"x", libc::MSG_NOSIGNAL).err();
             answer![raises_sigpipe(rig, write)?, raises_sigpipe(rig, send)?]
         },
     )
     .c_is_wrong("no signal comes"),
+    Row::same(
+        "a blocked send is reset: the error, then EPIPE with SIGPIPE",
+        "ECONNRESET false EPIPE true",
+        |rig| {
+            let [(first, signal), (second, later)] = errors_of_blocked_send(rig.pair()?)?;
+            answer![Err::<(), _>(first), signal, Err::<(), _>(second), later]
+        },
+    )
+    .c_is_wrong("it closes in order"),
     Row::same("SIGURG comes to the owner", "true", |rig| {
         let pair = rig.pair()?;
         let set = |server: &Socket| server.set_owner_to_this_thread();
