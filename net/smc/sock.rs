@@ -176,6 +176,8 @@ pub(crate) struct Sock {
     limit_hs: Atomic<bool>,
     /// Handshakes in progress, of connections to this listener.
     handshakes: Atomic<u32>,
+    /// Connections that TCP announced to this listener since [`listen::on_arrival`] ran.
+    arrived: Atomic<u32>,
     /// TCP_DEFER_ACCEPT: how long accept(2) waits for data of a connection, in seconds.
     defer_accept_s: Atomic<u32>,
     /// One call at a time changes what the socket is.
@@ -230,6 +232,7 @@ impl Sock {
                 late_shutdown: Atomic::new(0),
                 limit_hs: Atomic::new(limit_hs),
                 handshakes: Atomic::new(0),
+                arrived: Atomic::new(0),
                 defer_accept_s: Atomic::new(0),
                 setup <- new_mutex!((), "smc::Sock::setup"),
                 hook <- new_mutex!(None, "smc::Sock::hook"),
@@ -460,6 +463,7 @@ impl WorkItem for Sock {
 impl TcpEvents for Sock {
     fn on_connection(this: ArcBorrow<'_, Self>) {
         if this.phase() == Phase::Listening {
+            this.arrived.fetch_add(1, Full);
             LISTENERS.with(|queues| {
                 let _ = queues.arrivals.enqueue::<Arc<Self>, ARRIVAL>(this.into());
             });

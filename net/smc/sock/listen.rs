@@ -269,6 +269,7 @@ fn start_listen(this: &Arc<Sock>, backlog: i32) -> Result {
     *hook = Some(Hook::listener(this.tcp.clone(), this.clone())?);
     drop(hook);
     this.handshakes.store(0, Relaxed);
+    this.arrived.store(0, Relaxed);
     // accept(2) does not return errors of earlier connections.
     let before = this.sk.take_err();
     let old = this
@@ -326,13 +327,13 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(Unattache
     let mut timeout = this.sk.rcvtimeo(flags & O_NONBLOCK != 0);
     loop {
         if let Some(child) = listener.pop() {
-            before_return(&this, &child, timeout);
+            defer_accept(&this, &child, timeout);
             let orphan = child.orphan.lock().take().ok_or(EINVAL)?;
             return Ok((orphan, child));
         }
         match clcsock_accept(&this, &listener) {
             Ok(Some((orphan, child))) => {
-                before_return(&this, &child, timeout);
+                defer_accept(&this, &child, timeout);
                 return Ok((orphan, child));
             }
             // One that shakes hands now, or is gone.
@@ -366,23 +367,12 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(Unattache
     }
 }
 
-/// What accept(2) does when it has got `child`, unless it is nonblocking (a `timeout` of 0).
-fn before_return(this: &Sock, child: &Sock, timeout: isize) {
-    if timeout == 0 {
-        return;
-    }
-    // Connections that came to TCP in one softirq have woken one task, as wake-ups of accept(2) are exclusive.
-    if is_ready(this) {
-        this.sk.wake_readable();
-    }
-    defer_accept(this, child);
-}
-
 /// TCP_DEFER_ACCEPT. TCP itself saw to it that there were data, but those of the handshake: the
-/// application's are still to come. As with TCP a connection without any is accepted in the end.
-fn defer_accept(this: &Sock, child: &Sock) {
+/// application's are still to come. As with TCP a connection without any is accepted in the end. Does not wait with a
+/// `call_timeout` of 0, for a nonblocking accept(2).
+fn defer_accept(this: &Sock, child: &Sock, call_timeout: isize) {
     let seconds = this.defer_accept_s.load(Relaxed);
-    if seconds == 0 {
+    if seconds == 0 || call_timeout == 0 {
         return;
     }
     let timeout = time::timeout(u64::from(seconds) * 1_000_000_000);
@@ -404,12 +394,14 @@ pub(super) fn is_ready(this: &Sock) -> bool {
 /// Something came to a listener.
 /// Context: does not sleep.
 pub(super) fn on_arrival(this: &Arc<Sock>) {
+    let arrived = this.arrived.xchg(0, Full);
     if this.phase() != Phase::Listening {
         return;
     }
     match this.tcp.accept_queue() {
         AcceptQueue::Empty => {}
-        AcceptQueue::WithoutSmc => this.sk.wake_readable(),
+        // One wake-up each, as by TCP: those of accept(2) and EPOLLEXCLUSIVE wake one task.
+        AcceptQueue::WithoutSmc => (0..arrived).for_each(|_| this.sk.wake_readable()),
         AcceptQueue::Mixed => Sock::schedule_work(this.as_arc_borrow()),
     }
 }
