@@ -105,6 +105,9 @@ constants! {
     i32:
         SMC_INFO = "Which way a socket's data go, and why: `struct smc_info`.",
         SMC_LIMIT_HS = "Take on no more handshakes than can be worked on at once; not 0 for yes.",
+        SO_ATTACH_REUSEPORT_CBPF = "Choose among listeners of a port by this classic BPF program.",
+        SO_ATTACH_REUSEPORT_EBPF = "The same, by an eBPF program.",
+        SO_DETACH_REUSEPORT_BPF = "Choose by the kernel's own rule again.",
         SO_OOBINLINE = "Urgent data stay in the stream.",
         SO_PEEK_OFF = "Where MSG_PEEK begins to read.",
         SO_LINGER = "Whether close waits, and how long.",

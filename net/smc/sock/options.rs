@@ -55,6 +55,13 @@ pub(super) fn set(
     value: SockOptIn<'_>,
 ) -> Result {
     match (level, name) {
+        // They choose among TCP's listeners.
+        (
+            net::SOL_SOCKET,
+            net::SO_ATTACH_REUSEPORT_CBPF
+            | net::SO_ATTACH_REUSEPORT_EBPF
+            | net::SO_DETACH_REUSEPORT_BPF,
+        ) => this.tcp.setsockopt(level, name, value),
         (net::SOL_SOCKET, _) => set_socket(&this, caller, name, value),
         (net::SOL_SMC, net::SMC_LIMIT_HS) => {
             this.limit_hs.store(value.read_int()? != 0, Relaxed);

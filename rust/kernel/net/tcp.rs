@@ -279,7 +279,10 @@ impl TcpSocket {
     /// TCP's.
     pub fn shutdown(&self, how: i32) -> Result {
         let shutdown = op!(self, shutdown);
-        self.keep_children();
+        // A listener goes on listening when it stops sending.
+        if how != SEND {
+            self.keep_children();
+        }
         // SAFETY: The socket is alive.
         to_result(unsafe { shutdown(self.as_ptr(), how) })
     }

@@ -10,7 +10,8 @@
 . "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/trace.bash"
 
-SOURCE=$(dirname "$(readlink -f "$0")")/dial.c
+SOURCES=$(dirname "$(readlink -f "$0")")
+SOURCE=$SOURCES/dial.c
 WORK=$(mktemp -d)
 BYTES=$((256 << 10))
 CGROUPS=/sys/fs/cgroup
@@ -22,7 +23,8 @@ mounts() {
 # One has a C library of its own, the other none at all.
 build() {
 	gcc -O1 -static -o "$WORK/static" "$SOURCE" &&
-		gcc -O1 -static -nostdlib -ffreestanding -fno-stack-protector -DRAW -o "$WORK/raw" "$SOURCE"
+		gcc -O1 -static -nostdlib -ffreestanding -fno-stack-protector -DRAW -o "$WORK/raw" "$SOURCE" &&
+		gcc -O1 -o "$WORK/reuseport" "$SOURCES/reuseport.c"
 }
 
 # exchange PROGRAM KIND COMMAND...: the program in both namespaces, each started by that command.
@@ -31,7 +33,7 @@ exchange() {
 	shift 2
 	"$@" ip netns exec b "$program" "serve$kind" "$IP_B" 7000 "$BYTES" &
 	server=$!
-	await_port b 7000 && "$@" ip netns exec a timeout 60 "$program" "call$kind" "$IP_B" 7000 "$BYTES"
+	await_port b 7000 30 && "$@" ip netns exec a timeout 60 "$program" "call$kind" "$IP_B" 7000 "$BYTES"
 	code=$?
 	[ "$code" = 0 ] || kill "$server"
 	wait "$server" && [ "$code" = 0 ]
@@ -80,6 +82,11 @@ check "the switch wants the module" fails_saying "module is not loaded" smc run 
 require "module loads" load_smc
 require "network" up_netns
 require "soft RoCE" up_rxe
+
+# AF_INET 2, AF_SMC 43, IPPROTO_SMC 256.
+check "a program chooses among listeners of TCP" in_ns b "$WORK/reuseport" 2 0
+check "of AF_SMC" in_ns b "$WORK/reuseport" 43 0
+check "of IPPROTO_SMC" in_ns b "$WORK/reuseport" 2 256
 
 both "IPPROTO_SMC" by_rdma -smc plainly
 both "nothing is switched" by_tcp '' plainly
