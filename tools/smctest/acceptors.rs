@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest acceptors`: tasks that wait for connections, which come all at once: in accept(2), and in epoll_wait(2) with
-//! EPOLLEXCLUSIVE. The caller sees to it that what the clients send arrives in one batch.
+//! `smctest acceptors`: tasks wait for connections, which come all at once: in accept(2), and in epoll_wait(2)
+//! with EPOLLEXCLUSIVE. The caller sees to it that what the clients send arrives in one batch.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;

@@ -78,8 +78,8 @@ fn raises_sigpipe(rig: &Rig<'_>, send: impl Fn(&Socket) -> Option<Errno> + Sync)
     })
 }
 
-/// Has the peer reset the connection while a thread is blocked in send. Returns its first error and whether SIGPIPE came
-/// with it, then the same of a further send.
+/// Has the peer reset the connection while a thread is blocked in send. Returns its first error and whether SIGPIPE
+/// came with it, then the same of a further send.
 fn errors_of_blocked_send(pair: Pair) -> Result<[(Errno, bool); 2]> {
     // Ignored signals do not become pending.
     interrupt_calls_by(libc::SIGPIPE)?;

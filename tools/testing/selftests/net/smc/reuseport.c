@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 /*
- * reuseport FAMILY PROTOCOL: a listener in a group of SO_REUSEPORT gets an eBPF program of the type that chooses among
- * listeners (BPF_PROG_TYPE_SK_REUSEPORT), which leaves the choice to the kernel. Takes a connection of TCP then, and has
- * the program taken off. Prints "attached, accepted, detached", or the call that failed.
+ * reuseport FAMILY PROTOCOL: a listener in a group of SO_REUSEPORT gets an eBPF program of the type that chooses
+ * among listeners (BPF_PROG_TYPE_SK_REUSEPORT), which leaves the choice to the kernel. Takes a connection of TCP
+ * then, and has the program taken off. Prints "attached, accepted, detached", or the call that failed.
  */
 
 #include <arpa/inet.h>

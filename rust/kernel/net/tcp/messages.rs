@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sends and receives the kernel's own messages, those of the handshake.
+
+use super::{
+    length,
+    TcpSocket, //
+};
+use crate::{
+    bindings,
+    net::{
+        wait,
+        WaitEnd, //
+    },
+    prelude::*, //
+};
+
+impl TcpSocket {
+    /// Sends all of `bytes`, within `timeout` jiffies. Raises no signal.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` at the timeout, `ERESTARTSYS` or `EINTR` for a signal, and TCP's.
+    pub fn send_all(&self, bytes: &[u8], timeout: isize) -> Result {
+        let mut left = timeout;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let sent = self.retry(&mut left, || self.send_now(rest))?;
+            rest = rest.get(sent..).unwrap_or(&[]);
+        }
+        Ok(())
+    }
+
+    /// Receives available data, at least one byte, into `buf`; returns 0 at the end of the stream. Waits up to `left`
+    /// jiffies, and subtracts the time waited. `peek` leaves the data queued.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` at the timeout, `ERESTARTSYS` or `EINTR` for a signal, and TCP's.
+    pub fn recv(&self, buf: &mut [u8], peek: bool, left: &mut isize) -> Result<usize> {
+        self.retry(left, || self.recv_now(buf, peek))
+    }
+
+    /// Peeks at the first bytes, until `is_enough` holds for them, `buf` is full or no more can come. Returns their
+    /// number; 0 at the end of the stream. Waits as [`TcpSocket::recv`].
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` at the timeout, and those of [`TcpSocket::recv`].
+    pub fn peek_until(
+        &self,
+        buf: &mut [u8],
+        left: &mut isize,
+        mut is_enough: impl FnMut(&[u8]) -> bool,
+    ) -> Result<usize> {
+        self.retry(left, || {
+            // Read before the data, so that none can arrive after it.
+            let is_last = !self.state().may_receive();
+            let len = self.recv_now(buf, true)?;
+            let seen = buf.get(..len).unwrap_or(&[]);
+            let is_done = is_last || len == 0 || len == buf.len() || is_enough(seen);
+            if is_done {
+                Ok(len)
+            } else {
+                Err(EAGAIN)
+            }
+        })
+    }
+
+    /// Receives until `buf` is full. As [`TcpSocket::recv`] otherwise.
+    ///
+    /// # Errors
+    ///
+    /// `ECONNRESET` at the end of the stream; those of [`TcpSocket::recv`].
+    pub fn recv_exact(&self, buf: &mut [u8], left: &mut isize) -> Result {
+        let mut done = 0;
+        while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            match self.recv(rest, false, left)? {
+                0 => return Err(ECONNRESET),
+                len => done += len,
+            }
+        }
+        Ok(())
+    }
+
+    fn send_now(&self, bytes: &[u8]) -> Result<usize> {
+        let mut msg = bindings::msghdr {
+            msg_flags: bindings::MSG_DONTWAIT | bindings::MSG_NOSIGNAL,
+            ..Default::default()
+        };
+        let mut vec = bindings::kvec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        // SAFETY: The socket is alive; the bytes are only read.
+        length(unsafe {
+            bindings::kernel_sendmsg(self.as_ptr(), &mut msg, &mut vec, 1, bytes.len())
+        })
+    }
+
+    fn recv_now(&self, buf: &mut [u8], peek: bool) -> Result<usize> {
+        let mut msg = bindings::msghdr::default();
+        let mut vec = bindings::kvec {
+            iov_base: buf.as_mut_ptr().cast(),
+            iov_len: buf.len(),
+        };
+        let flags = bindings::MSG_DONTWAIT | if peek { bindings::MSG_PEEK } else { 0 };
+        // SAFETY: The socket is alive; the buffer is valid for writing its length.
+        length(unsafe {
+            bindings::kernel_recvmsg(
+                self.as_ptr(),
+                &mut msg,
+                &mut vec,
+                1,
+                buf.len(),
+                flags as i32,
+            )
+        })
+    }
+
+    /// Calls `attempt` until it returns something other than `EAGAIN`, sleeping in between.
+    fn retry(&self, left: &mut isize, mut attempt: impl FnMut() -> Result<usize>) -> Result<usize> {
+        let mut result = attempt();
+        if !matches!(result, Err(e) if e == EAGAIN) {
+            return result;
+        }
+        // SAFETY: The queue belongs to the socket, which is alive; it is initialised.
+        let waited = unsafe {
+            wait::wait_until(self.queue(), *left, false, || {
+                result = attempt();
+                !matches!(result, Err(e) if e == EAGAIN)
+            })
+        };
+        match waited {
+            Ok(rest) => *left = rest,
+            Err(WaitEnd::Timeout) => *left = 0,
+            Err(WaitEnd::Signal(e)) => return Err(e),
+        }
+        result
+    }
+}
