@@ -73,6 +73,9 @@ use crate::{
 /// The handshake of connect(2).
 /// Context: may sleep.
 pub(super) fn connect(session: &mut Session<'_>) -> Result<Carrier, Failure> {
+    if session.tcp.is_connected_to_itself() {
+        return Err(Failure::BothClients);
+    }
     check_policy(Role::Client, session.sk, session.tcp)?;
     if session.tcp.has_ipsec() {
         return Err(Reason::Ipsec.into());

@@ -105,6 +105,9 @@ explained! {
         NoAnswer = 31, "no-answer",
             "The server offered SMC but did not answer the handshake, so that the client made another connection without SMC.",
             "See whether the program at the server hangs, or accepts connections more slowly than they come (ss -lt shows its queue); a longer backlog of its listening socket holds more (listen(2), net.core.somaxconn). If nothing there speaks SMC, something on the way returns the SMC option to the SYN: have the server or the middlebox drop TCP option 254.";
+        BothClients = 32, "both-clients",
+            "Both ends connected to each other at the same time, or a socket connected to itself: SMC needs a server.",
+            "Nothing is wrong. To use SMC, have one end listen, and only the other one connect.";
     }
 }
 

@@ -107,6 +107,9 @@ pub enum Failure {
     /// Client: no whole answer to the PROPOSAL arrived in time. The server's socket may have no room for the connection
     /// until its application accepts others.
     Unanswered,
+    /// Client: so is the other end, or it is this socket itself. They connected to each other at once, and each has the
+    /// other's PROPOSAL: both go on over TCP, and neither sends a DECLINE.
+    BothClients,
     /// The TCP connection cannot be used for anything: its stream may be in the middle of a
     /// handshake message.
     Fatal(Fatal),
@@ -170,6 +173,11 @@ impl Failure {
                 decline: None,
                 disposition: Disposition::Reconnect(Reason::TimeoutConfirmLink),
             },
+            Self::BothClients => FailureActions {
+                ends_group: false,
+                decline: None,
+                disposition: Disposition::Fallback(Reason::PeerNoSmc),
+            },
             Self::Fatal(fatal) => FailureActions::fail(fatal),
         }
     }
@@ -201,7 +209,7 @@ impl Failure {
             }
             Self::PeerDeclined { diagnosis, .. } => diagnosis == Reason::TimeoutConfirmLink.into(),
             Self::Undecided => true,
-            Self::Unanswered | Self::Peer(_) | Self::Fatal(_) => false,
+            Self::Unanswered | Self::BothClients | Self::Peer(_) | Self::Fatal(_) => false,
         }
     }
 
@@ -218,6 +226,7 @@ impl Failure {
             Self::Declined(_, cause) => cause,
             Self::Undecided => Some(Cause::PathSilent),
             Self::Unanswered => Some(Cause::NoAnswer),
+            Self::BothClients => Some(Cause::BothClients),
             Self::PeerDeclined { .. } | Self::Peer(_) | Self::Fatal(_) => None,
         }
     }

@@ -312,6 +312,18 @@ impl TcpSocket {
         self.endpoint(1)
     }
 
+    /// Whether the peer has sent the end of its stream (`SOCK_DONE`).
+    pub fn has_ended_in_order(&self) -> bool {
+        // SAFETY: The socket is alive.
+        unsafe { bindings::sock_flag(self.sk_ptr(), bindings::sock_flags_SOCK_DONE) }
+    }
+
+    /// Whether both ends of the connection are this socket.
+    pub fn is_connected_to_itself(&self) -> bool {
+        self.local()
+            .is_ok_and(|local| self.peer().is_ok_and(|peer| peer == local))
+    }
+
     fn endpoint(&self, peer: i32) -> Result<InetAddr> {
         InetAddr::parse(&self.storage(peer)?)
     }

@@ -2,6 +2,9 @@
 
 //! `connect`: refused, pending, repeated, non-blocking.
 
+use std::net::IpAddr;
+use std::net::Ipv4Addr;
+use std::net::Ipv6Addr;
 use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
@@ -19,6 +22,20 @@ use crate::semantics::Row;
 const FAILED: i16 = libc::POLLERR | libc::POLLHUP;
 
 pub(super) const ROWS: &[Row] = &[
+    Row::same("a socket connects to itself", "ok 5 5 hello", |rig| {
+        let socket = rig.open()?;
+        socket.bind(rig.any())?;
+        let loopback = match rig.any().is_ipv4() {
+            true => IpAddr::from(Ipv4Addr::LOCALHOST),
+            false => IpAddr::from(Ipv6Addr::LOCALHOST),
+        };
+        let connected = socket.connect(SocketAddr::new(loopback, local(&socket)?.port()));
+        let sent = socket.send(b"hello", 0);
+        let mut buffer = [0; 16];
+        let received = socket.recv(&mut buffer, 0);
+        let text = String::from_utf8_lossy(&buffer[..5]).into_owned();
+        answer![connected, sent, received, text]
+    }),
     Row::same("with a short address", "EINVAL", |rig| {
         let address = Address::from(SocketAddr::new(rig.context.addr, 1));
         answer![rig.open()?.connect(address.cut(1))]

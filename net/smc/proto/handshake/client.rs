@@ -216,6 +216,7 @@ impl Proposed<'_> {
     pub fn on_message(self, message: &ClcMessage<'_>) -> Result<Accepted, Failure> {
         match message {
             ClcMessage::Accept(accept) => Ok(self.on_accept(accept)?),
+            ClcMessage::Proposal(_) => Err(Failure::BothClients),
             other => Err(Failure::not_awaited(other)),
         }
     }
