@@ -5,10 +5,12 @@
 //! A burst is a message by each connection at once. With fewer send slots than connections some messages wait for a
 //! slot, and in the silence afterwards nothing comes to the help of one that missed the slot which became free. Or one
 //! message at a time is held back (MSG_MORE), which is sent when the timer of all connections says so; the next comes
-//! while that runs.
+//! while that runs. Or connections are idle between their messages for about as long as they keep a ring of shared
+//! memory.
 
 use std::io::Read;
 use std::io::Write;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -42,6 +44,10 @@ pub(crate) struct Arguments {
     /// One message at a time, with MSG_MORE
     #[arg(long)]
     held_back: bool,
+
+    /// One or two seconds between bursts, all in one direction
+    #[arg(long)]
+    idle: bool,
 }
 
 /// Runs the test; both ends are in this process.
@@ -65,17 +71,22 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         })
         .collect::<Result<Vec<_>>>()?;
     for round in 0..arguments.rounds {
+        if arguments.idle {
+            thread::sleep(Duration::from_millis(1000 + random.below(1000)));
+        }
         match arguments.held_back {
             true => hold_back(&pairs, &mut random),
-            false => burst(&pairs, &mut random),
+            false => burst(&pairs, &mut random, arguments.idle),
         }
         .with_context(|| format!("round {round}"))?;
-        pairs = pairs.into_iter().map(|(a, b)| (b, a)).collect();
+        if !arguments.idle {
+            pairs = pairs.into_iter().map(|(a, b)| (b, a)).collect();
+        }
     }
     Ok(())
 }
 
-fn burst(pairs: &[(Socket, Socket)], random: &mut Random) -> Result<()> {
+fn burst(pairs: &[(Socket, Socket)], random: &mut Random, is_read_late: bool) -> Result<()> {
     let messages: Vec<Vec<u8>> = pairs
         .iter()
         .map(|_| {
@@ -86,6 +97,9 @@ fn burst(pairs: &[(Socket, Socket)], random: &mut Random) -> Result<()> {
         .collect();
     for ((sender, _), message) in pairs.iter().zip(&messages) {
         (&mut &*sender).write_all(message)?;
+    }
+    if is_read_late {
+        thread::sleep(Duration::from_millis(50));
     }
     for ((_, receiver), message) in pairs.iter().zip(&messages) {
         let mut received = vec![0; message.len()];

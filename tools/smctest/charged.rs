@@ -27,12 +27,22 @@ const SOON: Duration = Duration::from_secs(10);
 /// Messages in both directions while options are set.
 const EXCHANGES: u32 = 8000;
 
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Look at what a sender leaves unread that closes
+    #[arg(long)]
+    left: bool,
+}
+
 /// Checks both ends of a connection within this process.
-pub(crate) fn run(context: &Context) -> Result<()> {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let listener = context.listen(1)?;
     netns::enter(context.client_netns.as_deref())?;
     let client = context.connect()?;
     let server = listener.accept(0).context("accept")?;
+    if arguments.left {
+        return left_unread(client, &server);
+    }
 
     for (end, socket) in [("client", &client), ("server", &server)] {
         let charged = Charged::of(socket)?;
@@ -55,6 +65,24 @@ pub(crate) fn run(context: &Context) -> Result<()> {
         Ok(Charged::of(&client)?.send == 0)
     })?;
     among_options(&client, &server)
+}
+
+/// The sender closes: what is not read is memory of the receiver's socket, until it is read.
+fn left_unread(client: Socket, server: &Socket) -> Result<()> {
+    let sent = fill(&client)?;
+    let before = [Charged::of(&client)?, Charged::of(server)?];
+    drop(client);
+    let after = Charged::of(server)?;
+    println!("# {sent} bytes, client and server before: {before:?}, server after: {after:?}");
+    ensure!(before[0].send as usize >= sent, "the sender is not charged");
+    ensure!(
+        after.receive as usize >= sent,
+        "the receiver is not charged"
+    );
+    drain(server, sent)?;
+    wait_until("the receiver stays charged", || {
+        Ok(Charged::of(server)?.receive == before[1].receive)
+    })
 }
 
 /// Sends and receives while another thread sets options, for which it owns the socket: a buffer that is given back at

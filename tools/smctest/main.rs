@@ -153,7 +153,7 @@ enum Command {
     /// Measure kernel memory per idle connection
     Idle(idle::Arguments),
     /// Check that buffers count as memory of their sockets
-    Charged,
+    Charged(charged::Arguments),
     /// Drop or modify a CONFIRM in transit, and check the owner of the RMBE; prints KTAP
     Handover,
     /// Hold idle connections and check whether they end
@@ -214,7 +214,7 @@ fn main() -> ExitCode {
         Command::Flooded => flooded::run(context),
         Command::FullBacklog(options) => full_backlog::run(context, options),
         Command::Idle(options) => idle::run(context, options),
-        Command::Charged => charged::run(context),
+        Command::Charged(options) => charged::run(context, options),
         Command::Handover => handover::run(context),
         Command::Hold(options) => hold::run(context, options),
         Command::Left(options) => left::run(context, options),

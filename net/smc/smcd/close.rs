@@ -31,8 +31,10 @@ impl SmcdConn {
         if !self.has_peer() {
             return Err(ENOTCONN);
         }
-        self.uncork();
-        self.add(self.role, flags);
+        match flags.contains(EndFlags::SHUT_WRITE) {
+            true => self.end_writing(flags),
+            false => drop(self.add(self.role, flags)),
+        }
         self.show_state(sk);
         if flags.contains(EndFlags::SHUT_WRITE) {
             self.wake_peer();
@@ -55,7 +57,7 @@ impl SmcdConn {
         let has_ended = self.ends().own.contains(EndFlags::SHUT_WRITE) && self.unsent() == 0;
         let is_abortive = linger == Some(0) || has_unread();
         let closed = EndFlags::CLOSED.with(EndFlags::SHUT_WRITE, !is_abortive);
-        self.add(self.role, closed);
+        self.end_writing(closed);
         let is_reset = is_abortive || has_unread();
         if is_reset {
             self.reset_peer(match has_ended {
@@ -67,7 +69,7 @@ impl SmcdConn {
         }
         self.own().detach_sk();
         self.pair.stop_wake_timer();
-        self.tx().close_writer();
+        self.tx().close_writer(self.peer().sk().as_deref());
         self.rx().close_reader();
         if self.ends().peer.contains(EndFlags::CLOSED) {
             idle::forget(&self.pair);
@@ -124,15 +126,23 @@ impl SmcdConn {
         }
     }
 
-    /// Data were sent to a peer that has closed: later sends fail, as after the reset that would answer over TCP.
+    /// Data were sent to a peer that has closed, or shut both directions down: later sends fail, as after the reset that
+    /// would answer over TCP. A socket that was only shut down is reset by what it gets.
     pub(super) fn note_sent_after_close(&self) {
         let before = self.add(self.role, EndFlags::SENT_AFTER_CLOSE);
         let seen = EndFlags::SENT_AFTER_CLOSE.with(EndFlags::RESET, true);
-        if !before.intersects(seen) {
-            self.own().with_sk(|sk| {
-                sk.set_err(EPIPE);
-                sk.wake_state();
-            });
+        if before.intersects(seen) {
+            return;
+        }
+        self.own().with_sk(|sk| {
+            sk.set_err(EPIPE);
+            sk.wake_state();
+        });
+        if !self.ends().peer.contains(EndFlags::CLOSED) {
+            self.peer().with_sk(|sk| sk.note_err(ECONNRESET));
+            self.add(self.role.other(), EndFlags::RESET);
+            self.peer().with_sk(Sk::wake_err);
+            self.wake_peer();
         }
     }
 

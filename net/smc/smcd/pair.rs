@@ -106,6 +106,11 @@ impl SmcdEnd {
         }
     }
 
+    /// The socket, unless the application has closed it.
+    pub(super) fn sk(&self) -> Option<ARef<Sk>> {
+        self.sk.lock().clone()
+    }
+
     /// As [`Self::with_sk`]; returns whether nobody else runs something with the socket just now.
     pub(super) fn try_with_sk(&self, f: impl FnOnce(&Sk)) -> bool {
         let Some(sk) = self.sk.try_lock() else {

@@ -2,6 +2,8 @@
 
 //! One direction of a connection: its counters and its rings.
 
+use core::mem;
+
 use kernel::{
     new_mutex,
     new_spinlock,
@@ -22,7 +24,10 @@ use kernel_ext::{
         Full, //
     },
     ib::Block,
-    net::Charge,
+    net::{
+        Charge,
+        Sk, //
+    },
     prelude::*,
     read_once::ReadOnce, //
 };
@@ -101,11 +106,28 @@ pub(crate) fn ring_bytes() -> u64 {
     RING_BYTES.load(Relaxed)
 }
 
+/// A ring, charged to the writer's socket; to the reader's after the writer has closed.
+struct ChargedRing {
+    ring: Arc<ShmRing>,
+    charge: Charge,
+}
+
+impl ChargedRing {
+    /// Charges the ring to the socket of the reader, unless that is locked just now. Returns the charge that is no
+    /// more needed.
+    /// Context: does not sleep.
+    fn charge_to_reader(&mut self, sk: &Sk) -> Option<Charge> {
+        let charge = Charge::force_received(sk, self.ring.class.bytes()).ok()?;
+        Some(mem::replace(&mut self.charge, charge))
+    }
+}
+
 /// The rings, from the one that the reader is in to the one that the writer is in.
+#[derive(Default)]
 struct Rings {
     /// Has data that were written before `current` was made.
-    old: Option<Arc<ShmRing>>,
-    current: Option<Arc<ShmRing>>,
+    old: Option<ChargedRing>,
+    current: Option<ChargedRing>,
 }
 
 /// The counters of the writer.
@@ -121,8 +143,6 @@ struct Written {
 /// What the writer has, one at a time.
 pub(super) struct RingWriter {
     pub(super) ring: Option<Arc<ShmRing>>,
-    /// The ring, charged to the writer's socket.
-    pub(super) charge: Option<Charge>,
     /// When data that are held back go to the reader; `None` if there are none.
     held_until: Option<Instant>,
     /// When to wake the reader.
@@ -178,13 +198,8 @@ pub(super) struct Pipe {
 
 impl Pipe {
     pub(super) fn new() -> impl PinInit<Self> {
-        let rings = Rings {
-            old: None,
-            current: None,
-        };
         let writer = RingWriter {
             ring: None,
-            charge: None,
             held_until: None,
             gather: Gather::default(),
             raised_at: 0,
@@ -204,7 +219,7 @@ impl Pipe {
             seen: Atomic::new(0),
             seen_at: Atomic::new(0),
             mark <- new_spinlock!(None, "smc::Pipe::mark"),
-            rings <- new_spinlock!(rings, "smc::Pipe::rings"),
+            rings <- new_spinlock!(Rings::default(), "smc::Pipe::rings"),
             writer <- new_mutex!(writer, "smc::Pipe::writer"),
             reader <- new_mutex!(RingReader { ring: None }, "smc::Pipe::reader"),
         })
@@ -405,17 +420,21 @@ impl Pipe {
     /// Whether a writer may make a new ring: what is in the old one has been read.
     pub(super) fn may_grow(&self, consumed: u64) -> bool {
         let rings = self.rings.lock();
-        rings.old.as_ref().is_none_or(|old| consumed >= old.end())
+        rings
+            .old
+            .as_ref()
+            .is_none_or(|old| consumed >= old.ring.end())
     }
 
     /// The writer goes on in `ring`, which begins where it is.
-    pub(super) fn add_ring(&self, ring: Arc<ShmRing>) {
+    pub(super) fn add_ring(&self, writer: &mut RingWriter, ring: Arc<ShmRing>, charge: Charge) {
+        writer.ring = Some(ring.clone());
         let mut rings = self.rings.lock();
         if let Some(last) = &rings.current {
-            last.end.store(ring.start, Relaxed);
+            last.ring.end.store(ring.start, Relaxed);
         }
-        let last = rings.current.replace(ring);
-        let gone = core::mem::replace(&mut rings.old, last);
+        let last = rings.current.replace(ChargedRing { ring, charge });
+        let gone = mem::replace(&mut rings.old, last);
         drop(rings);
         drop(gone);
     }
@@ -429,10 +448,11 @@ impl Pipe {
         consumed: u64,
     ) -> Option<Arc<ShmRing>> {
         let mut rings = self.rings.lock();
-        let old = rings.old.take_if(|old| consumed >= old.end());
-        let ring = match &rings.old {
-            Some(old) if at < old.end() => Some(old.clone()),
-            _ => rings.current.clone(),
+        let old = rings.old.take_if(|old| consumed >= old.ring.end());
+        let ring = match (&rings.old, &rings.current) {
+            (Some(old), _) if at < old.ring.end() => Some(old.ring.clone()),
+            (_, Some(current)) if at >= current.ring.start => Some(current.ring.clone()),
+            _ => None,
         };
         drop(rings);
         drop(old);
@@ -468,10 +488,10 @@ impl Pipe {
         if self.written() != self.consumed() {
             return true;
         }
-        let gone = (writer.ring.take(), writer.charge.take(), reader.ring.take());
+        // With both of them held: whoever waits for one makes a new ring.
+        let gone = (writer.ring.take(), reader.ring.take(), self.take_rings());
         drop((writer, reader));
         drop(gone);
-        self.drop_rings();
         false
     }
 
@@ -479,22 +499,33 @@ impl Pipe {
         self.rings.lock().current.is_some()
     }
 
-    fn drop_rings(&self) {
-        let mut rings = self.rings.lock();
-        let gone = (rings.old.take(), rings.current.take());
-        drop(rings);
-        drop(gone);
+    fn take_rings(&self) -> Rings {
+        mem::take(&mut *self.rings.lock())
     }
 
-    /// The writer has closed: it writes no more.
+    /// The writer has closed: it writes no more. What the reader has not read is memory of its socket `sk` from now on;
+    /// if it has read all, or closed, there is no ring any more.
     /// Context: may sleep.
-    pub(super) fn close_writer(&self) {
-        // A writer that copies at the moment, as the connection is ended meanwhile, keeps its ring.
-        if let Some(mut writer) = self.writer.try_lock() {
-            let gone = (writer.ring.take(), writer.charge.take());
-            drop(writer);
-            drop(gone);
+    pub(super) fn close_writer(&self, sk: Option<&Sk>) {
+        let own = self.writer.lock().ring.take();
+        let is_read = sk.is_none() || self.written() == self.consumed();
+        let gone = match self.reader.try_lock() {
+            Some(mut reader) if is_read => Some((reader.ring.take(), self.take_rings())),
+            _ => None,
+        };
+        drop((own, gone));
+        if let Some(sk) = sk {
+            self.charge_to_reader(sk);
         }
+    }
+
+    /// Charges the rings to the socket of the reader.
+    fn charge_to_reader(&self, sk: &Sk) {
+        let mut rings = self.rings.lock();
+        let Rings { old, current } = &mut *rings;
+        let gone = [old, current].map(|ring| ring.as_mut()?.charge_to_reader(sk));
+        drop(rings);
+        drop(gone);
     }
 
     /// The reader has closed: what is written is lost. A writer keeps its ring until it closes, too.
@@ -502,6 +533,6 @@ impl Pipe {
     pub(super) fn close_reader(&self) {
         let gone = self.reader.try_lock().map(|mut reader| reader.ring.take());
         drop(gone);
-        self.drop_rings();
+        drop(self.take_rings());
     }
 }

@@ -197,18 +197,23 @@ impl SmcdConn {
     }
 
     /// Sends what was held back for MSG_MORE or TCP_CORK.
-    /// Context: does not sleep.
+    /// Context: may sleep, also until a writer has copied.
     pub(crate) fn uncork(&self) {
         let pipe = self.tx();
-        if pipe.written() == pipe.produced() {
-            return;
+        if pipe.written() != pipe.produced() {
+            let is_released = pipe.release_held(&mut pipe.writer.lock());
+            self.release(is_released);
         }
-        // A writer that copies at the moment decides itself.
-        let is_released = match pipe.writer.try_lock() {
-            Some(mut writer) => pipe.release_held(&mut writer),
-            None => false,
-        };
-        self.release(is_released);
+    }
+
+    /// Says what ends, with `flags`, to the peer. No writer copies meanwhile: what one has sent comes before the end.
+    /// The caller wakes the reader.
+    /// Context: may sleep, also until a writer has copied.
+    pub(super) fn end_writing(&self, flags: EndFlags) {
+        let pipe = self.tx();
+        let mut writer = pipe.writer.lock();
+        pipe.release_held(&mut writer);
+        self.add(self.role, flags);
     }
 
     /// Wakes the reader if data for it are no longer held back.
@@ -256,9 +261,7 @@ impl SmcdConn {
         let made = want.and_then(|want| make_ring(sk, want, class, fill.produced, stats));
         match made {
             Some((ring, charge)) => {
-                self.tx().add_ring(ring.clone());
-                writer.charge = Some(charge);
-                writer.ring = Some(ring);
+                self.tx().add_ring(writer, ring, charge);
                 idle::watch();
             }
             None if class.is_none() => {

@@ -96,31 +96,67 @@ impl Charge {
     pub fn force(sk: &Sk, bytes: u32) -> Result<Self> {
         let bytes = i32::try_from(bytes)?;
         let purpose = Purpose::Send;
-        let is_granted = sk.owned(|ptr| {
-            // With the spinlock held, the charge does not wait for memory, and cgroup v2 grants the request; all else
-            // grants it to a stream that has reached SO_SNDBUF.
-            sk.with_spinlock(|| {
-                let lead = sk.lead_to_sndbuf(bytes);
-                // SAFETY: The socket is alive and its lock held.
-                unsafe { bindings::sk_wmem_queued_add(ptr, lead) };
-                // SAFETY: As above.
-                let is_granted = unsafe { bindings::sk_wmem_schedule(ptr, bytes) };
-                // SAFETY: As above.
-                unsafe { bindings::sk_wmem_queued_add(ptr, -lead) };
-                if is_granted {
-                    // SAFETY: As above, and owned by us.
-                    unsafe { charge(ptr, purpose, bytes) };
-                }
-                is_granted
-            })
-        });
-        // INVARIANT: Both were just done, or nothing.
+        // SAFETY: The spinlock is held, and the socket owned by us.
+        let granted =
+            sk.owned(|_| sk.with_spinlock(|| unsafe { force_locked(sk, purpose, bytes) }));
+        // INVARIANT: So much was just charged.
         Ok(Self {
             sk: sk.into(),
             purpose,
-            bytes: if is_granted { bytes } else { 0 },
+            bytes: granted,
         })
     }
+
+    /// Charges a socket for data that were received, regardless of its cgroup's limit, but only if nobody owns the
+    /// socket.
+    /// Context: does not sleep; neither from interrupts nor with the socket's spinlock held.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` if somebody does.
+    pub fn force_received(sk: &Sk, bytes: u32) -> Result<Self> {
+        let bytes = i32::try_from(bytes)?;
+        let purpose = Purpose::Receive;
+        let granted = sk.with_spinlock(|| {
+            // SAFETY: The socket is alive and its lock held.
+            match unsafe { bindings::sock_owned_by_user(sk.as_ptr()) } {
+                true => Err(EAGAIN),
+                // SAFETY: The spinlock is held, and nobody owns the socket.
+                false => Ok(unsafe { force_locked(sk, purpose, bytes) }),
+            }
+        })?;
+        // INVARIANT: So much was just charged.
+        Ok(Self {
+            sk: sk.into(),
+            purpose,
+            bytes: granted,
+        })
+    }
+}
+
+/// Charges a socket regardless of limits, and returns how much was charged: `bytes`, or 0 where even that is not
+/// granted.
+///
+/// # Safety
+///
+/// The socket's spinlock must be held, and the socket owned by the caller or not at all.
+unsafe fn force_locked(sk: &Sk, purpose: Purpose, bytes: i32) -> i32 {
+    let ptr = sk.as_ptr();
+    // With the spinlock held, the charge does not wait for memory, and cgroup v2 grants the request; all else grants it
+    // to a stream that has reached SO_SNDBUF.
+    let lead = sk.lead_to_sndbuf(bytes);
+    // SAFETY: The socket is alive and its lock held.
+    unsafe { bindings::sk_wmem_queued_add(ptr, lead) };
+    // SAFETY: As above.
+    let is_granted = unsafe { bindings::sk_wmem_schedule(ptr, bytes) };
+    // SAFETY: As above.
+    unsafe { bindings::sk_wmem_queued_add(ptr, -lead) };
+    if !is_granted {
+        return 0;
+    }
+    // SAFETY: By the caller's promise.
+    unsafe { charge(ptr, purpose, bytes) };
+    bytes
 }
 
 impl Drop for Charge {

@@ -93,7 +93,10 @@ check "processes open and close" smctest --deadline 300 --expect smcd churn --pr
 check "1000 connections at once" smctest --expect smcd many --connections 1000 --kib 8
 check "connections in a row" smctest --expect smcd connrate --processes 2 --count 100
 check "idle connections" smctest --expect smcd idle --connections 300
+check "what a sender leaves unread is memory of the receiver" smctest --expect smcd charged --left
 check "an idle ring is given back, and made again" idle_rings_go
+check "rings are given back just when they are written to" \
+	smctest --expect smcd bursts --idle --connections 100 --rounds "$(scale 5 100)"
 HOLD=--unread check "a ring with unread data stays" beside 1 stays
 
 check "a send without memory for a ring waits" smctest --expect smcd failing --sends --percent 100
