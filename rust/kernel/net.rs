@@ -114,6 +114,8 @@ constants! {
         SO_RCVLOWAT = "How many bytes a receiver waits for.",
         SO_RESERVE_MEM = "Have memory ready.",
         SO_REUSEPORT = "Several sockets may be bound to one port.",
+        SO_SNDBUF = "How much may wait to be sent.",
+        SO_SNDBUFFORCE = "The same, beyond what the administrator allows.",
         SO_ZEROCOPY = "Send from the application's memory.",
         SOL_SMC = "Level of SMC's options.",
         SOL_SOCKET = "Level of the options of all sockets.",

@@ -121,7 +121,7 @@ impl StreamRx for Arc<Conn> {
     }
 
     fn has_ended_in_order(&self) -> bool {
-        self.with(|inner| inner.stream.has_sent_after_close())
+        self.with(|inner| inner.stream.has_ended_in_order())
     }
 
     fn while_reading<R>(&self, wait: impl FnOnce() -> R) -> R {

@@ -38,6 +38,8 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Carrier) -> bool 
     let first = conn.clone();
     match this.transition(from, SockState::Active(conn)) {
         Ok(_) => {
+            // Those that were set just before went to the application's socket alone.
+            first.sync_options(&this.sk);
             let limit = options::user_timeout(this);
             if !limit.is_zero() {
                 first.set_user_timeout(limit);

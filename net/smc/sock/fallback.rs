@@ -132,13 +132,10 @@ pub(super) fn recv(this: &Sock, msg: &mut Msg<'_>, flags: u32) -> Result<usize> 
         Err(e) if e == ENOTCONN => return this.sk.take_err().and(Err(e)),
         result => result?,
     };
-    if len == 0 && room > 0 {
+    // If the end of the stream came before an error, the next send returns that.
+    if len == 0 && room > 0 && !this.tcp.has_ended_in_order() {
         // Not the end of the stream but of the connection, if there was an error.
-        match this.sk.take_err() {
-            // The end of the stream came before the reset: the next send returns the error.
-            Err(e) if e == EPIPE => this.sk.set_err(e),
-            result => result?,
-        }
+        this.sk.take_err()?;
     }
     Ok(len)
 }

@@ -198,9 +198,12 @@ fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: SockOptIn<'_>) 
     }
     if let Some(conn) = this.conn() {
         conn.sync_options(&this.sk);
-        if name == net::SO_RCVLOWAT {
+        match name {
             // There may be enough to read now.
-            this.sk.wake_readable();
+            net::SO_RCVLOWAT => this.sk.wake_readable(),
+            // Or space to write to.
+            net::SO_SNDBUF | net::SO_SNDBUFFORCE => this.sk.wake_writable(),
+            _ => {}
         }
     }
     Ok(())

@@ -465,6 +465,14 @@ const CONNECTIONS: &[Case] = ends![
     "shutdown of both": |pair| {
         Ok(pair.subject.shutdown(libc::SHUT_RDWR)?)
     },
+    "shutdown of both, and the peer sends": |pair| {
+        pair.subject.shutdown(libc::SHUT_RDWR)?;
+        await_true("the end at the peer", || {
+            pair.peer.as_ref().is_some_and(|peer| events(peer) & libc::POLLRDHUP != 0)
+        })?;
+        pair.peer()?.send(b"hello", 0)?;
+        Ok(())
+    },
     "shutdown of both, with unread data": |pair| {
         pair.have_unread()?;
         Ok(pair.subject.shutdown(libc::SHUT_RDWR)?)
@@ -503,6 +511,11 @@ const CONNECTIONS: &[Case] = ends![
     "the administrator destroys it": |pair| pair.destroy(false),
     "the administrator destroys it, with data to read": |pair| {
         pair.have_unread()?;
+        pair.destroy(false)
+    },
+    "the administrator destroys it, after the peer has finished": |pair| {
+        pair.peer()?.shutdown(libc::SHUT_WR)?;
+        pair.await_end()?;
         pair.destroy(false)
     },
     "the administrator destroys the peer": |pair| pair.destroy(true),

@@ -171,9 +171,13 @@ impl Stream {
         self.sent_after_close = true;
     }
 
-    /// Whether [`Stream::discard_after_close`] was called.
-    pub const fn has_sent_after_close(&self) -> bool {
-        self.sent_after_close
+    /// Whether the peer has ended its stream in order, whatever became of the connection after that.
+    pub const fn has_ended_in_order(&self) -> bool {
+        let finished = StateFlags::DONE_WRITING.with(StateFlags::CLOSED, true);
+        // A peer aborts a connection, too, in answer to our abort.
+        let is_aborted = self.peer.contains(StateFlags::ABORTED) && !self.killed;
+        let has_finished = self.peer.intersects(finished) && self.has_peer_ended();
+        self.sent_after_close || (has_finished && !is_aborted)
     }
 
     /// What recv(2) finds, in this order: state, data, end of stream.
