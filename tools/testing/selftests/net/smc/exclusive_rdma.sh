@@ -7,6 +7,7 @@
 # goes over TCP while that is another's.
 
 . "${LIB:=${0%/*}/lib.sh}"
+. "${LIB%/*}/outcome.bash"
 
 # moves DEVICE FROM TO: into another namespace; for the kernel it is a device that goes, and one that comes.
 moves() {

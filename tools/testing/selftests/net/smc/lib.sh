@@ -554,16 +554,6 @@ busy() {
 	return $code
 }
 
-# transfer_ends: the smctest in the background whose process id is in `transfer` ends, in whatever way but with wrong
-# data (3), and does not hang until its deadline (124).
-transfer_ends() {
-	local code
-	wait "$transfer"
-	code=$?
-	echo "# the transfer ended with $code"
-	[ "$code" != 124 ] && [ "$code" != 3 ]
-}
-
 # suite NAME COMMAND...: passes on the results of a command that prints KTAP of its own. It has to
 # keep to its own plan, so that one that dies in the middle is noticed, and may exit with an error only
 # after a test that failed.

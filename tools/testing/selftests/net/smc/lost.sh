@@ -9,6 +9,7 @@
 
 RXE_KO=$ROCE_LIMITS_RXE_KO
 . "${LIB:=${0%/*}/lib.sh}"
+. "${LIB%/*}/outcome.bash"
 
 FAULTS=/sys/module/rdma_rxe/parameters
 
@@ -24,7 +25,7 @@ is_gone() {
 # goes_with NAME VALUE: a transfer is under way when the device of a has that fault and is removed; both go.
 goes_with() {
 	local code removal
-	"$BIN/smctest" "${ENDS[@]}" --deadline 60 --expect smc integrity --mib 96 &
+	"$BIN/smctest" "${ENDS[@]}" --deadline 60 --expect smc integrity --mib 96 >/tmp/transfer 2>&1 &
 	transfer=$!
 	sleep 1.5
 	kill -0 "$transfer" && fault "$1" "$2" || return

@@ -3,6 +3,7 @@
 # kind RDMA devices are (RDMA), and how much they move in some seconds (MIB).
 
 . "$LIB"
+. "${LIB%/*}/outcome.bash"
 
 up_devices() {
 	add_rdma "$RDMA" a && add_rdma "$RDMA" b
@@ -11,7 +12,7 @@ up_devices() {
 # start_transfer NAME: large enough not to end by itself before something is removed, small enough
 # to end in time if it survives that, as it may when there is a second link.
 start_transfer() {
-	"$BIN/smctest" "${ENDS[@]}" --deadline 60 --expect smc integrity --mib "$MIB" &
+	"$BIN/smctest" "${ENDS[@]}" --deadline 60 --expect smc integrity --mib "$MIB" >/tmp/transfer 2>&1 &
 	transfer=$!
 	sleep 1.5
 	check "$1: a transfer is under way" kill -0 "$transfer"

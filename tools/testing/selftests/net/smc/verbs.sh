@@ -12,6 +12,7 @@
 RXE_KO=$ROCE_LIMITS_RXE_KO
 . "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/failover.bash"
+. "${LIB%/*}/outcome.bash"
 
 SMC_KO=$FAULTY_SMC_KO
 FAULTS=/sys/module/verb_faults/parameters
@@ -42,38 +43,9 @@ no_devices_left() {
 	within 20 no_groups
 }
 
-# errors: those that the ends of the last transfer had, by name, but for that of writing afterwards.
-errors() {
-	sed 's/os error 32)/EPIPE)/; s/os error 103)/ECONNABORTED)/; s/os error 104)/ECONNRESET)/; s/os error /E/' /tmp/transfer |
-		grep -ow 'E[A-Z0-9]\{1,\}' | grep -v EPIPE | sort -u | xargs
-}
-
-# outcome CODE: in words.
-outcome() {
-	case $1 in
-	0) echo whole ;;
-	3) echo "wrong data" ;;
-	124) echo hung ;;
-	*) echo "ended with $(errors)" ;;
-	esac
-}
-
 # transfer MIB: a connection with data both ways.
 transfer() {
 	smctest --deadline 60 integrity --mib "$1" --chunk 50000 >/tmp/transfer 2>&1
-}
-
-# is_sound CODE: the transfer ended, with no wrong byte, and otherwise as a connection ends whose link has failed
-# (Documentation/hardware.md).
-is_sound() {
-	case $1 in
-	0) return 0 ;;
-	3 | 124) return 1 ;;
-	esac
-	case $(errors) in
-	ECONNABORTED | ECONNRESET | "ECONNABORTED ECONNRESET") ;;
-	*) sed "s/^/# /" /tmp/transfer && return 1 ;;
-	esac
 }
 
 # story KIND: what a group goes through on devices of that kind: first contact and a connection, a second link under
