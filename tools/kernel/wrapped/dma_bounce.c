@@ -8,6 +8,9 @@
  * one to the other when somebody synchronises them. Bytes which the CPU wrote and did not synchronise are in its
  * cache: should the device write there as well, they are written back over that.
  *
+ * It warns of what is unmapped or synchronised otherwise than it was mapped, and, when it goes, of mappings that are
+ * left. By its parameters it leaves out synchronisations, as a module would that forgets them.
+ *
  * smc.ko is linked so that it calls these functions in place of its helpers: see `build`.
  */
 #include <linux/dma-mapping.h>
@@ -33,15 +36,29 @@ size_t WRAP(max_mapping_size)(struct ib_device *dev);
 /* As much as a swiotlb takes. */
 #define MAX_SIZE SZ_256K
 
-static unsigned long mapped, to_cpu, to_device, written_back;
+static unsigned long mapped, unmapped, to_cpu, to_device, written_back, left_out;
 module_param(mapped, ulong, 0444);
 MODULE_PARM_DESC(mapped, "Mappings made");
+module_param(unmapped, ulong, 0444);
+MODULE_PARM_DESC(unmapped, "Mappings that were removed");
 module_param(to_cpu, ulong, 0444);
 MODULE_PARM_DESC(to_cpu, "Bytes synchronised for the CPU");
 module_param(to_device, ulong, 0444);
 MODULE_PARM_DESC(to_device, "Bytes synchronised for a device");
 module_param(written_back, ulong, 0444);
 MODULE_PARM_DESC(written_back, "Bytes that a device wrote and the CPU's cache overwrote");
+module_param(left_out, ulong, 0444);
+MODULE_PARM_DESC(left_out, "Synchronisations that were left out");
+
+/* Planted faults. */
+static unsigned int skip_to_cpu, skip_to_device;
+module_param(skip_to_cpu, uint, 0644);
+MODULE_PARM_DESC(skip_to_cpu, "Leave out one of so many long synchronisations for the CPU; 0: none");
+module_param(skip_to_device, uint, 0644);
+MODULE_PARM_DESC(skip_to_device, "Leave out one of so many long synchronisations for a device; 0: none");
+
+/* Messages are shorter, bytes: what is left out are data. */
+#define LONG_SIZE 64
 
 /* Memory that is mapped, for one or more devices. */
 struct memory {
@@ -55,6 +72,7 @@ struct memory {
 struct mapping {
 	struct memory *mem;
 	u8 *device;
+	enum dma_data_direction dir;
 };
 
 static DEFINE_SPINLOCK(lock);
@@ -90,7 +108,9 @@ static struct memory *get_memory(u8 *cpu, size_t size)
 {
 	struct memory *mem = note_of(cpu);
 
-	if (!mem) {
+	if (mem) {
+		WARN_ON(cpu != mem->cpu || size != mem->size);
+	} else {
 		mem = kzalloc(sizeof(*mem), GFP_ATOMIC);
 		if (!mem)
 			return NULL;
@@ -123,6 +143,13 @@ static void free_mapping(struct mapping *map)
 	put_pages(map->device, map->mem->size);
 	put_memory(map->mem);
 	kfree(map);
+	unmapped++;
+}
+
+/* What is unmapped is one mapping, whole, as it was mapped. */
+static void check_unmap(struct mapping *map, u64 addr, size_t size, enum dma_data_direction dir)
+{
+	WARN_ON(addr != (uintptr_t)map->device || size != map->mem->size || dir != map->dir);
 }
 
 static void __no_sanitize_address bring(struct mapping *map, size_t from, size_t size)
@@ -167,6 +194,7 @@ u64 WRAP(map_single)(struct ib_device *dev, void *cpu_addr, size_t size, enum dm
 	map->mem = get_memory(cpu_addr, size);
 	if (!map->mem)
 		goto no_memory;
+	map->dir = dir;
 	set_note(map->device, map);
 	write_back(map, 0, size);
 	mapped++;
@@ -185,6 +213,7 @@ EXPORT_SYMBOL_GPL(WRAP(map_single));
 void WRAP(unmap_single_unsynced)(struct ib_device *dev, u64 addr, size_t size, enum dma_data_direction dir)
 {
 	spin_lock_bh(&lock);
+	check_unmap(mapping_at(addr), addr, size, dir);
 	free_mapping(mapping_at(addr));
 	spin_unlock_bh(&lock);
 }
@@ -193,6 +222,7 @@ EXPORT_SYMBOL_GPL(WRAP(unmap_single_unsynced));
 void WRAP(unmap_single)(struct ib_device *dev, u64 addr, size_t size, enum dma_data_direction dir)
 {
 	spin_lock_bh(&lock);
+	check_unmap(mapping_at(addr), addr, size, dir);
 	if (dir != DMA_TO_DEVICE)
 		bring(mapping_at(addr), 0, size);
 	free_mapping(mapping_at(addr));
@@ -206,15 +236,20 @@ int WRAP(mapping_error)(struct ib_device *dev, u64 addr)
 }
 EXPORT_SYMBOL_GPL(WRAP(mapping_error));
 
-static void sync(u64 addr, size_t size, void (*copy)(struct mapping *, size_t, size_t))
+static void sync(u64 addr, size_t size, enum dma_data_direction dir, unsigned int skip,
+		 void (*copy)(struct mapping *, size_t, size_t))
 {
+	static unsigned int turn;
 	struct mapping *map;
 	size_t from;
 
 	spin_lock_bh(&lock);
 	map = mapping_at(addr);
 	from = (u8 *)(uintptr_t)addr - map->device;
-	if (!WARN_ON(from > map->mem->size || size > map->mem->size - from))
+	WARN_ON(dir != map->dir && map->dir != DMA_BIDIRECTIONAL);
+	if (skip && size > LONG_SIZE && ++turn % skip == 0)
+		left_out++;
+	else if (!WARN_ON(from > map->mem->size || size > map->mem->size - from))
 		copy(map, from, size);
 	spin_unlock_bh(&lock);
 }
@@ -222,14 +257,14 @@ static void sync(u64 addr, size_t size, void (*copy)(struct mapping *, size_t, s
 void WRAP(sync_single_for_cpu)(struct ib_device *dev, u64 addr, size_t size, enum dma_data_direction dir)
 {
 	if (dir != DMA_TO_DEVICE)
-		sync(addr, size, bring);
+		sync(addr, size, dir, READ_ONCE(skip_to_cpu), bring);
 	to_cpu += size;
 }
 EXPORT_SYMBOL_GPL(WRAP(sync_single_for_cpu));
 
 void WRAP(sync_single_for_device)(struct ib_device *dev, u64 addr, size_t size, enum dma_data_direction dir)
 {
-	sync(addr, size, write_back);
+	sync(addr, size, dir, READ_ONCE(skip_to_device), write_back);
 	to_device += size;
 }
 EXPORT_SYMBOL_GPL(WRAP(sync_single_for_device));
@@ -245,6 +280,12 @@ size_t WRAP(max_mapping_size)(struct ib_device *dev)
 	return MAX_SIZE;
 }
 EXPORT_SYMBOL_GPL(WRAP(max_mapping_size));
+
+static void __exit dma_bounce_exit(void)
+{
+	WARN(mapped != unmapped, "%lu mappings were made, %lu removed", mapped, unmapped);
+}
+module_exit(dma_bounce_exit);
 
 MODULE_DESCRIPTION("DMA mappings that are neither shared nor coherent, for tests");
 MODULE_LICENSE("GPL");
