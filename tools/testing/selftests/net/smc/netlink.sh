@@ -137,6 +137,23 @@ one_buffer_each() {
 		[ "$(buffers_used sent)" = $((sent + 1)) ] && [ "$(buffers_used received)" = $((received + 1)) ]
 }
 
+# counts_buffers: the groups of both ends of the one connection have memory each way, in whole buffers of the sizes that
+# smcss shows of it.
+counts_buffers() {
+	local sizes
+	sizes=$(in_ns a /tmp/smcss -d | sed -n 's/.*:7020 .* SMCR  <->  [0-9a-f]* \([0-9a-f]*\) \([0-9a-f]*\) .*/\1 \2/p')
+	# Two numbers.
+	# shellcheck disable=SC2086
+	"$BIN/smc" lgr --json | python3 -c 'import json, sys
+send, receive = [int(size, 16) for size in sys.argv[1:]]
+groups = [group for group in json.load(sys.stdin) if group["connections"]]
+for group in groups:
+    print("#", group["role"], "sends", group["send_bytes"], "receives", group["receive_bytes"], "sizes", send, receive)
+    assert group["send_bytes"] > 0 and group["send_bytes"] % send == 0
+    assert group["receive_bytes"] > 0 and group["receive_bytes"] % receive == 0
+assert len(groups) == 2' $sizes
+}
+
 # Another wire, with soft RoCE on both ends.
 up_later() {
 	ip link add later_a mtu 9000 netns a type veth peer name later_b mtu 9000 netns b &&
@@ -242,6 +259,7 @@ check "and devices" sh -c "/tmp/smcr d | grep -E ' rxe_b       1    ACTIVE  0 +(
 check "and what there is" sh -c "/tmp/smcr info | grep -q '^SMC Version: *2.1'"
 check "and counters, since a reset" resets
 check "a connection counts one buffer each way" one_buffer_each
+check "smc lgr counts buffers" beside 1 counts_buffers
 check "smc_run runs a program" [ "$(called_as smc_run -d -r 70000 sh -c 'echo $SMC_RCVBUF $SMC_DEBUG')" = "70000 1" ]
 check "counters for Prometheus" metrics_say '^smc_connections_total\{technology="smcr",end="client",version="2"\} [1-9]'
 check "with reasons" metrics_say '^smc_fallback_reasons_total\{end="client",reason="NOSMCDEV",code="0x03030000"\} [1-9]'
