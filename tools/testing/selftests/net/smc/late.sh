@@ -133,15 +133,15 @@ connects_in_order() {
 	END
 }
 
-# answers_after_end COUNT: accepts so many connections; each reads the end of the stream, and answers.
+# answers_after_end PROTOCOL COUNT: accepts so many connections; each reads the end of the stream, and answers.
 answers_after_end() {
-	timeout 100 python3 - "$IP_B" "$1" <<-'END'
+	timeout 100 python3 - "$IP_B" "$1" "$2" <<-'END'
 		import socket, sys
-		listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+		listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, int(sys.argv[2]))
 		listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 		listener.bind((sys.argv[1], 7303))
 		listener.listen(64)
-		for _ in range(int(sys.argv[2])):
+		for _ in range(int(sys.argv[3])):
 		    connection, _ = listener.accept()
 		    connection.settimeout(10)
 		    assert connection.recv(1) == b''
@@ -150,14 +150,14 @@ answers_after_end() {
 	END
 }
 
-# ends_early MILLISECONDS COUNT: makes so many connections, and shuts writing down that time after TCP has connected,
-# ten milliseconds later each time.
+# ends_early PROTOCOL MILLISECONDS COUNT: makes so many connections, and shuts writing down that time after TCP has
+# connected, ten milliseconds later each time.
 ends_early() {
-	timeout 100 python3 - "$IP_B" "$1" "$2" <<-'END'
+	timeout 100 python3 - "$IP_B" "$1" "$2" "$3" <<-'END'
 		import socket, sys, time
-		first, count = int(sys.argv[2]), int(sys.argv[3])
+		protocol, first, count = map(int, sys.argv[2:])
 		for wait in range(first, first + 10 * count, 10):
-		    client = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+		    client = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
 		    client.setblocking(False)
 		    client.connect_ex((sys.argv[1], 7303))
 		    while client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) != b'\x01':
@@ -170,13 +170,13 @@ ends_early() {
 	END
 }
 
-# half_closes_at_all_times: during the first contacts of groups, and handshakes that follow; the server hears of it, and
-# its answer is read, as over TCP.
+# half_closes_at_all_times [PROTOCOL]: during the first contacts of groups, and handshakes that follow, or a fallback;
+# the server hears of it, and its answer is read, as over TCP (0).
 half_closes_at_all_times() {
-	local ms code=0
+	local protocol=${1:-256} ms code=0
 	ip netns exec a tc qdisc add dev wire_a root netem delay 20ms || return
 	for ((ms = 0; ms < 240; ms += 40)); do
-		within 20 no_groups && serve_and_call 7303 "answers_after_end 4" "ends_early $ms 4" || {
+		within 20 no_groups && serve_and_call 7303 "answers_after_end $protocol 4" "ends_early $protocol $ms 4" || {
 			code=1
 			break
 		}
@@ -204,5 +204,12 @@ check "data that a reset of TCP overtakes is read" reset_overtakes
 require "shared memory is allowed" same_host on
 check "over shared memory, accept returns connections in that order, too" busy in_order
 check "nor is a half close during the handshake lost there" half_closes_at_all_times
+require "no shared memory" same_host off
+check "over TCP a half close is heard" half_closes_at_all_times 0
+require "the server has no RDMA device" del_rdma rxe b
+check "nor is one lost when the server declines" half_closes_at_all_times
+check "that was TCP" smctest --expect tcp path
+require "nor has the client" del_rdma rxe a
+check "nor when the client does" half_closes_at_all_times
 check "module unloads" within 20 unload_smc
 finish
