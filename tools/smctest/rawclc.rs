@@ -26,6 +26,7 @@ mod script;
 mod server;
 pub(crate) mod strangers;
 mod tcp;
+mod version_one;
 
 use std::net::Ipv4Addr;
 use std::net::SocketAddr;
@@ -149,7 +150,10 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         Arguments { impostor: true, .. } => (&[impostor::TESTS], &[]),
         Arguments { options: true, .. } => (&[options::TESTS], &[]),
         Arguments { links: true, .. } => (&[other_link::TESTS], &[]),
-        _ => (&[BETWEEN], &[late::TESTS, calls::TESTS, busy::TESTS]),
+        _ => (
+            &[BETWEEN],
+            &[late::TESTS, calls::TESTS, busy::TESTS, version_one::TESTS],
+        ),
     };
     let chosen = |tests: &[&[Test]]| -> Vec<Test> {
         let all = tests.iter().copied().flatten().copied();

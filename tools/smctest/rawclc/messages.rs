@@ -7,6 +7,7 @@ use std::net::Ipv4Addr;
 use crate::data::Random;
 
 const PROPOSAL: &[u8] = include_bytes!("../../../tests/vectors/P4.bin");
+const VERSION_ONE: &[u8] = include_bytes!("../../../tests/vectors/P2.bin");
 const BOTH_VERSIONS: &[u8] = include_bytes!("../../../tests/vectors/P3.bin");
 const ACCEPT: &[u8] = include_bytes!("../../../tests/vectors/A2.bin");
 const ACCEPT_V1: &[u8] = include_bytes!("../../../tests/vectors/A1.bin");
@@ -43,6 +44,8 @@ pub(super) const TRAILER_LEN: usize = 4;
 pub(super) struct Messages {
     /// Offers version 2 only.
     pub(super) proposal: Vec<u8>,
+    /// Offers version 1 only.
+    pub(super) version_one: Vec<u8>,
     /// Offers versions 1 and 2.
     pub(super) both_versions: Vec<u8>,
     /// First contact.
@@ -74,6 +77,7 @@ impl Messages {
         };
         Self {
             proposal: adapt(PROPOSAL),
+            version_one: adapt(VERSION_ONE),
             both_versions: adapt(BOTH_VERSIONS),
             accept: adapt(ACCEPT),
             accept_v1: adapt(ACCEPT_V1),
