@@ -119,11 +119,16 @@ pub(super) struct Script {
 
 impl Script {
     pub(super) fn new(name: impl Into<String>, steps: Vec<Step>, answer: Answer) -> Self {
+        // What was changed at random may be a message that lacks its end.
+        let wait = match answer {
+            Answer::OneOf(_) => HANDSHAKE_S,
+            _ => 0,
+        };
         Self {
             name: name.into(),
             steps,
             answer,
-            takes: 0..PROMPT,
+            takes: 0..wait + PROMPT,
             crossing: Vec::new(),
         }
     }

@@ -8,6 +8,7 @@
 
 . "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/failover.bash"
+. "${LIB%/*}/quiet.bash"
 
 RAW=10.9.0.50
 PEERS=8
@@ -37,28 +38,6 @@ hostile() {
 # no_pairs: no reliable queue pair is left, and so nothing that belongs to one.
 no_pairs() {
 	[ "$(rdma resource show qp | grep -c 'type RC')" = 0 ]
-}
-
-# idle: the processors have little to do.
-idle() {
-	local before after
-	before=$(busy_ticks) && sleep 3 && after=$(busy_ticks)
-	echo "# in 3 s the processors were busy for $((after - before)) ticks of 10 ms"
-	[ $((after - before)) -le 60 ]
-}
-
-# busy_ticks: time that all processors spent on anything but waiting.
-busy_ticks() {
-	awk '$1 == "cpu" { print $2 + $3 + $4 + $7 + $8 }' /proc/stat
-}
-
-# few_lines: what the kernel logged about the peers is within limits: ten lines in five seconds, and how many it left
-# out.
-few_lines() {
-	local lines most=$((((SECONDS - BEGUN) / 5 + 2) * 11))
-	lines=$(dmesg | grep -c 'smc: ')
-	echo "# $lines lines in the log, $most allowed"
-	[ "$lines" -le "$most" ]
 }
 
 require "RDMA modules load" load_rdma
