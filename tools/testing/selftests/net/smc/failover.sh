@@ -6,6 +6,7 @@
 
 . "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/failover.bash"
+. "${LIB%/*}/quiet.bash"
 
 up_fabric() {
 	up_two_each &&
@@ -137,5 +138,6 @@ check "the server's only link goes while another one is added, which the client 
 	outlived active connected b
 check "the client's only link goes while another one is added" outlived activating connected a
 check "SMC still works" smctest --expect smc integrity --mib 1
+check "the processors are idle in the end" within 30 idle
 check "module unloads" within 20 unload_smc
 finish

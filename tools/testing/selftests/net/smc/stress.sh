@@ -5,6 +5,7 @@
 # Many connections at once, connections that come and go, processes that die, and what memory is left.
 
 . "${LIB:=${0%/*}/lib.sh}"
+. "${LIB%/*}/quiet.bash"
 
 # Both ends of a thousand connections are in one process.
 ulimit -n 8192
@@ -65,5 +66,6 @@ check "sequence numbers of CDC messages wrap" smctest --expect smc pingpong --co
 check "rings are filled again and again" \
 	smctest --deadline "$(scale 400 4000)" --expect smc integrity --mib "$(scale 32 1200)"
 check "no RMBE came with data of another connection" sh -c '! dmesg | grep "smc: an RMBE holds data"'
+check "the processors are idle in the end" within 30 idle
 check "module unloads" within 20 unload_smc
 finish
