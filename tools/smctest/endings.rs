@@ -55,8 +55,8 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[(
     "TCP goes on to report what stays in its error queue",
 )];
 
-/// Ways that are not tried over RDMA (by the end of the name): there no message says that nothing more is read, and data
-/// that come after that are dropped without a reset.
+/// Cases that are not tried over RDMA (by the end of the name): there no message says that nothing more is read, and
+/// data that come after that are dropped without a reset.
 const NOT_OVER_RDMA: &[&str] = &["shutdown of both, and the peer sends"];
 
 /// How many ways run in parallel: they mostly wait.
@@ -126,7 +126,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         .iter()
         .filter(|case| case.name.contains(&arguments.only))
         .filter(|case| match context.expect == Expected::Smc {
-            true => !NOT_OVER_RDMA.iter().any(|way| case.name.ends_with(way)),
+            true => !NOT_OVER_RDMA.iter().any(|name| case.name.ends_with(name)),
             false => case.takes != Takes::Device,
         })
         .collect();

@@ -126,8 +126,8 @@ impl SmcdConn {
         }
     }
 
-    /// Data were sent to a peer that has closed, or shut both directions down: later sends fail, as after the reset that
-    /// would answer over TCP. A socket that was only shut down is reset by what it gets.
+    /// Data were sent to a peer that has closed, or shut both directions down: later sends fail, as after the reset
+    /// that would answer over TCP. A socket that was only shut down is reset by what it gets.
     pub(super) fn note_sent_after_close(&self) {
         let before = self.add(self.role, EndFlags::SENT_AFTER_CLOSE);
         let seen = EndFlags::SENT_AFTER_CLOSE.with(EndFlags::RESET, true);
