@@ -87,6 +87,9 @@ require "soft RoCE" up_rxe
 check "a program chooses among listeners of TCP" in_ns b "$WORK/reuseport" 2 0
 check "of AF_SMC" in_ns b "$WORK/reuseport" 43 0
 check "of IPPROTO_SMC" in_ns b "$WORK/reuseport" 2 256
+check "a map takes a listener of TCP" in_ns b "$WORK/reuseport" 2 0 map
+check "but none of AF_SMC" fails_saying "update: 524" in_ns b "$WORK/reuseport" 43 0 map
+check "nor of IPPROTO_SMC" fails_saying "update: 524" in_ns b "$WORK/reuseport" 2 256 map
 
 both "IPPROTO_SMC" by_rdma -smc plainly
 both "nothing is switched" by_tcp '' plainly

@@ -4,6 +4,8 @@
  * reuseport FAMILY PROTOCOL: a listener in a group of SO_REUSEPORT gets an eBPF program of the type that chooses
  * among listeners (BPF_PROG_TYPE_SK_REUSEPORT), which leaves the choice to the kernel. Takes a connection of TCP
  * then, and has the program taken off. Prints "attached, accepted, detached", or the call that failed.
+ *
+ * reuseport FAMILY PROTOCOL map: puts such a listener into a map (BPF_MAP_TYPE_REUSEPORT_SOCKARRAY).
  */
 
 #include <arpa/inet.h>
@@ -26,6 +28,26 @@ static int ok(const char *call, int result)
 	return result;
 }
 
+static void put_into_map(int listener)
+{
+	const uint32_t key = 0;
+	const uint64_t value = listener;
+	union bpf_attr create = {
+		.map_type = BPF_MAP_TYPE_REUSEPORT_SOCKARRAY,
+		.key_size = sizeof(key),
+		.value_size = sizeof(value),
+		.max_entries = 1,
+	};
+	union bpf_attr update = {
+		.map_fd = ok("map", syscall(SYS_bpf, BPF_MAP_CREATE, &create, sizeof(create))),
+		.key = (uintptr_t)&key,
+		.value = (uintptr_t)&value,
+	};
+
+	ok("update", syscall(SYS_bpf, BPF_MAP_UPDATE_ELEM, &update, sizeof(update)));
+	puts("in the map");
+}
+
 int main(int argc, char **argv)
 {
 	/* return SK_PASS; */
@@ -46,7 +68,7 @@ int main(int argc, char **argv)
 	socklen_t len = sizeof(at);
 	int chooser, client, listener, on = 1;
 
-	if (argc != 3)
+	if (argc < 3)
 		return 2;
 	chooser = ok("load", syscall(SYS_bpf, BPF_PROG_LOAD, &load, sizeof(load)));
 	listener = ok("socket", socket(atoi(argv[1]), SOCK_STREAM, atoi(argv[2])));
@@ -54,6 +76,10 @@ int main(int argc, char **argv)
 	ok("bind", bind(listener, (struct sockaddr *)&at, sizeof(at)));
 	ok("attach", setsockopt(listener, SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF, &chooser, sizeof(chooser)));
 	ok("listen", listen(listener, 1));
+	if (argc > 3) {
+		put_into_map(listener);
+		return 0;
+	}
 	ok("name", getsockname(listener, (struct sockaddr *)&at, &len));
 	client = ok("socket", socket(AF_INET, SOCK_STREAM, 0));
 	ok("connect", connect(client, (struct sockaddr *)&at, sizeof(at)));
