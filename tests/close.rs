@@ -200,6 +200,43 @@ fn data_unread_when_the_peer_aborts_stay_readable() {
 }
 
 #[test]
+fn an_end_that_comes_after_our_abort_is_not_an_orderly_one() {
+    let mut duo = Duo::new();
+    duo.client().abort();
+    // Its data are dropped, so that its end is not the end of what was read.
+    duo.write(Server, 5);
+    duo.server().shutdown_write().unwrap();
+    duo.settle();
+    assert_eq!(duo.client().recv_state(), Recv::Eof);
+    assert!(!duo.client().has_ended_in_order());
+}
+
+#[test]
+fn an_end_that_came_before_our_abort_is_an_orderly_one() {
+    let mut duo = Duo::new();
+    duo.server().shutdown_write().unwrap();
+    duo.settle();
+    duo.client().abort();
+    duo.settle();
+    assert!(duo.client().has_ended_in_order());
+}
+
+#[test]
+fn an_abort_with_data_unsent_does_not_say_that_all_was_sent() {
+    let mut duo = Duo::new();
+    // As much as the peer has room for, and more.
+    for _ in 0..2 {
+        duo.write(Client, 16_384);
+        duo.settle();
+    }
+    duo.client().shutdown_write().unwrap();
+    duo.client().abort();
+    let plans = duo.post(Client);
+    assert!(plans[0].cdc.state.contains(StateFlags::ABORTED));
+    assert!(!plans[0].cdc.state.contains(StateFlags::DONE_WRITING));
+}
+
+#[test]
 fn local_abort_ends_in_closed_from_every_state_that_has_a_peer() {
     let prepare: [fn(&mut Duo); 5] = [
         |_| {},

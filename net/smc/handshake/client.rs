@@ -73,16 +73,7 @@ use crate::{
 /// The handshake of connect(2).
 /// Context: may sleep.
 pub(super) fn connect(session: &mut Session<'_>) -> Result<Carrier, Failure> {
-    if session.tcp.is_connected_to_itself() {
-        return Err(Failure::BothClients);
-    }
-    check_policy(Role::Client, session.sk, session.tcp)?;
-    if session.tcp.has_ipsec() {
-        return Err(Reason::Ipsec.into());
-    }
-    if session.tcp.has_keys() {
-        return Err(Failure::Declined(Reason::Ipsec, Some(Cause::TcpKeys)));
-    }
+    check_propose(session).map_err(|failure| before_proposal(session, failure))?;
     let ports = Ports::find(session);
     let eids = session.local.ueids.lock().clone();
     let mut prefixes = [Ipv6Prefix::default(); MAX_PREFIXES];
@@ -91,7 +82,9 @@ pub(super) fn connect(session: &mut Session<'_>) -> Result<Carrier, Failure> {
         smcd: smcd.as_ref(),
         ..ports.caps(session, eids.as_slice(), &mut prefixes)
     };
-    let (proposed, proposal) = caps.propose().map_err(|reason| ports.failure(reason))?;
+    let (proposed, proposal) = caps
+        .propose()
+        .map_err(|reason| before_proposal(session, ports.failure(reason)))?;
     session.clc.send(&ClcMessage::Proposal(proposal))?;
     let answer = session
         .clc
@@ -116,6 +109,26 @@ pub(super) fn connect(session: &mut Session<'_>) -> Result<Carrier, Failure> {
         first_contact(session, conn, &accepted, &path)
     })?;
     Ok(Carrier::SmcR(conn))
+}
+
+/// Fails if the connection may not use SMC, whatever ports there are.
+fn check_propose(session: &Session<'_>) -> Result<(), Failure> {
+    check_policy(Role::Client, session.sk, session.tcp)?;
+    if session.tcp.has_ipsec() {
+        return Err(Reason::Ipsec.into());
+    }
+    match session.tcp.has_keys() {
+        true => Err(Failure::Declined(Reason::Ipsec, Some(Cause::TcpKeys))),
+        false => Ok(()),
+    }
+}
+
+/// The failure of a client that proposes nothing: a socket that is connected to itself must not get its own DECLINE.
+fn before_proposal(session: &Session<'_>, failure: Failure) -> Failure {
+    match session.tcp.is_connected_to_itself() {
+        true => Failure::BothClients,
+        false => failure,
+    }
 }
 
 /// The ports to propose, each with the path from it, or why there is none.

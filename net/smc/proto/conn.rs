@@ -170,6 +170,8 @@ pub struct Stream {
     received_at_close: u64,
     /// Aborted locally by [`Stream::abort`].
     killed: bool,
+    /// The peer's stream had ended in order then.
+    ended_before_abort: bool,
     /// The connection has no link any more.
     has_no_link: bool,
     /// What the application shut down.
@@ -216,6 +218,7 @@ impl Stream {
             released: false,
             received_at_close: 0,
             killed: false,
+            ended_before_abort: false,
             has_no_link: false,
             shutdown: Shutdown {
                 recv: false,

@@ -152,15 +152,18 @@ impl Job for Sweep {
                 return Some(PERIOD);
             };
             for pair in &pairs {
-                for (pipe, reader) in [
-                    (&pair.to_client, &pair.client),
-                    (&pair.to_server, &pair.server),
+                for (pipe, reader, writer) in [
+                    (&pair.to_client, &pair.client, &pair.server),
+                    (&pair.to_server, &pair.server, &pair.client),
                 ] {
                     let (is_released, held) = pipe.look_at_held(now);
                     if is_released {
                         reader.with_sk(Sk::wake_readable);
                     }
                     let held = held.map(|until| clock::jiffies(until.saturating_since(now)).max(1));
+                    if let Some(sk) = reader.sk().filter(|_| writer.is_closed()) {
+                        pipe.charge_to_reader(&sk);
+                    }
                     let rings = pipe.give_back_idle(now).then_some(PERIOD);
                     next = [next, held, rings].into_iter().flatten().min();
                 }

@@ -111,6 +111,11 @@ impl SmcdEnd {
         self.sk.lock().clone()
     }
 
+    /// Whether the application has closed the socket.
+    pub(super) fn is_closed(&self) -> bool {
+        self.sk.lock().is_none()
+    }
+
     /// As [`Self::with_sk`]; returns whether nobody else runs something with the socket just now.
     pub(super) fn try_with_sk(&self, f: impl FnOnce(&Sk)) -> bool {
         let Some(sk) = self.sk.try_lock() else {
@@ -220,15 +225,23 @@ impl SmcdConn {
         ConnEnds::from_word(self.pair.flags.read_acquire(), self.role)
     }
 
-    /// Adds flags of the end with this role; returns those that it had before. Whoever looks at the counters of a
-    /// direction after this sees all that was produced by a writer that does not see the flags.
+    /// Adds flags of the end with this role, but no orderly end after a reset; returns those that it had before. Whoever
+    /// looks at the counters of a direction after this sees all that was produced by a writer that does not see the
+    /// flags.
     pub(super) fn add(&self, role: Role, flags: EndFlags) -> EndFlags {
-        let (word, flags) = (&self.pair.flags, flags.to_word(role));
+        let word = &self.pair.flags;
         let mut old = word.load(Relaxed);
-        while let Err(other) = word.cmpxchg(old, old | flags, Full) {
-            old = other;
+        loop {
+            let before = EndFlags::from_word(old, role);
+            let added = match before.contains(EndFlags::RESET) {
+                true => flags.without(EndFlags::SHUT_WRITE),
+                false => flags,
+            };
+            match word.cmpxchg(old, old | added.to_word(role), Full) {
+                Ok(_) => return before,
+                Err(other) => old = other,
+            }
         }
-        EndFlags::from_word(old, role)
     }
 
     /// The most bytes that may be under way to the peer: what SO_SNDBUF here and SO_RCVBUF there would allow a TCP

@@ -106,17 +106,20 @@ pub(crate) fn ring_bytes() -> u64 {
     RING_BYTES.load(Relaxed)
 }
 
-/// A ring, charged to the writer's socket; to the reader's after the writer has closed.
+/// A ring, charged to the writer's socket; to the reader's when the writer has closed, as soon as that is not locked.
 struct ChargedRing {
     ring: Arc<ShmRing>,
     charge: Charge,
 }
 
 impl ChargedRing {
-    /// Charges the ring to the socket of the reader, unless that is locked just now. Returns the charge that is no
-    /// more needed.
+    /// Charges the ring to the socket of the reader, unless it is, or that is locked just now. Returns the charge that
+    /// is no more needed.
     /// Context: does not sleep.
     fn charge_to_reader(&mut self, sk: &Sk) -> Option<Charge> {
+        if self.charge.is_of(sk) {
+            return None;
+        }
         let charge = Charge::force_received(sk, self.ring.class.bytes()).ok()?;
         Some(mem::replace(&mut self.charge, charge))
     }
@@ -468,7 +471,15 @@ impl Pipe {
     /// Context: may sleep.
     pub(super) fn give_back_idle(&self, now: Instant) -> bool {
         if !self.has_rings() {
-            return false;
+            // Those who were in a ring when the reader closed.
+            let (writer, reader) = (self.writer.try_lock(), self.reader.try_lock());
+            let is_free = writer.is_some() && reader.is_some();
+            let gone = (
+                writer.and_then(|mut writer| writer.ring.take()),
+                reader.and_then(|mut reader| reader.ring.take()),
+            );
+            drop(gone);
+            return !is_free;
         }
         let written = self.written();
         if self.seen.load(Relaxed) != written {
@@ -508,19 +519,21 @@ impl Pipe {
     /// Context: may sleep.
     pub(super) fn close_writer(&self, sk: Option<&Sk>) {
         let own = self.writer.lock().ring.take();
-        let is_read = sk.is_none() || self.written() == self.consumed();
-        let gone = match self.reader.try_lock() {
-            Some(mut reader) if is_read => Some((reader.ring.take(), self.take_rings())),
-            _ => None,
-        };
-        drop((own, gone));
-        if let Some(sk) = sk {
-            self.charge_to_reader(sk);
+        drop(own);
+        match sk {
+            None => drop(self.take_rings()),
+            Some(sk) => {
+                let reader = self.reader.try_lock();
+                let reader = reader.filter(|_| self.written() == self.consumed());
+                let gone = reader.map(|mut reader| (reader.ring.take(), self.take_rings()));
+                drop(gone);
+                self.charge_to_reader(sk);
+            }
         }
     }
 
-    /// Charges the rings to the socket of the reader.
-    fn charge_to_reader(&self, sk: &Sk) {
+    /// Charges the rings to the socket of the reader, as the writer has closed.
+    pub(super) fn charge_to_reader(&self, sk: &Sk) {
         let mut rings = self.rings.lock();
         let Rings { old, current } = &mut *rings;
         let gone = [old, current].map(|ring| ring.as_mut()?.charge_to_reader(sk));
@@ -528,11 +541,12 @@ impl Pipe {
         drop(gone);
     }
 
-    /// The reader has closed: what is written is lost. A writer keeps its ring until it closes, too.
+    /// The reader has closed: what is written is lost.
     /// Context: may sleep.
     pub(super) fn close_reader(&self) {
-        let gone = self.reader.try_lock().map(|mut reader| reader.ring.take());
-        drop(gone);
-        drop(self.take_rings());
+        let own = self.reader.try_lock().map(|mut reader| reader.ring.take());
+        // One who writes just now gives it up at its next call, or the timer does.
+        let other = self.writer.try_lock().map(|mut writer| writer.ring.take());
+        drop((own, other, self.take_rings()));
     }
 }

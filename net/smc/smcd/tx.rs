@@ -133,7 +133,9 @@ impl SmcdConn {
         match self.ends().can_send() {
             Ok(()) => {}
             Err(SendError::PeerClosed) => {
+                let ring = writer.ring.take_if(|_| self.peer().is_closed());
                 drop(writer);
+                drop(ring);
                 self.note_sent_after_close();
                 return Ok(blocking::discard(sk, msg));
             }

@@ -107,6 +107,11 @@ impl Charge {
         })
     }
 
+    /// Whether `sk` is the socket that is charged.
+    pub fn is_of(&self, sk: &Sk) -> bool {
+        core::ptr::eq(&raw const *self.sk, sk)
+    }
+
     /// Charges a socket for data that were received, regardless of its cgroup's limit, but only if nobody owns the
     /// socket.
     /// Context: does not sleep; neither from interrupts nor with the socket's spinlock held.
@@ -213,7 +218,7 @@ pub(super) unsafe extern "C" fn release_callback(sk: *mut bindings::sock) {
 ///
 /// # Safety
 ///
-/// `sk` must be alive and owned by the caller, to which that much was granted.
+/// `sk` must be alive, and that much granted to it; it must be owned by the caller, or not at all with its spinlock held.
 unsafe fn charge(sk: *mut bindings::sock, purpose: Purpose, bytes: i32) {
     // SAFETY: By the caller's promise.
     unsafe { bindings::sk_mem_charge(sk, bytes) };

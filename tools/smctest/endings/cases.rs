@@ -484,7 +484,7 @@ const CONNECTIONS: &[Case] = ends![
             pair.peer.as_ref().is_some_and(|peer| events(peer) & libc::POLLRDHUP != 0)
         })?;
         pair.peer = None;
-        Ok(())
+        await_true("the end of the connection", || pair.subject.peer_address().is_err())
     },
     "shutdown of writing, and the peer resets": |pair| {
         pair.subject.shutdown(libc::SHUT_WR)?;

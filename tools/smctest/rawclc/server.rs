@@ -108,7 +108,8 @@ fn answers(m: &Messages) -> Vec<Script> {
             with_byte(&m.decline, 7, 0x10),
             lost,
         ),
-        accept_with("a proposal", m.proposal.clone(), lost),
+        // It has connected at the same time, too.
+        accept_with("a proposal", m.proposal.clone(), Tcp),
         accept_with("a confirm", m.confirm.clone(), lost),
         accept_with("100 KB of zeroes", vec![0; 100_000], lost),
         accept_with(

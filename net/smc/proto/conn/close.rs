@@ -148,6 +148,8 @@ impl Stream {
     /// is sent if the link still works. The module sets `sk_err` to ECONNABORTED, wakes all waiters, waits until there
     /// is no work and [`Stream::is_quiet`], and calls [`Stream::aborted`].
     pub fn abort(&mut self) -> CloseEffects {
+        // Data that arrive after this are dropped, whatever flags come with them.
+        self.ended_before_abort = self.has_ended_in_order();
         self.killed = true;
         if !matches!(self.state, ConnState::Closed | ConnState::Listen) {
             self.set_abort_flag();

@@ -110,7 +110,8 @@ impl Stream {
         if !self.close_posted && !self.is_close_ready() {
             flags = flags.without(StateFlags::CLOSED);
         }
-        if !flags.any_close() && self.send.unsent() > 0 {
+        let is_in_order = !flags.contains(StateFlags::CLOSED);
+        if is_in_order && self.send.unsent() > 0 {
             flags = flags.without(StateFlags::DONE_WRITING);
         }
         flags

@@ -173,11 +173,11 @@ impl Stream {
 
     /// Whether the peer has ended its stream in order, whatever became of the connection after that.
     pub const fn has_ended_in_order(&self) -> bool {
-        let finished = StateFlags::DONE_WRITING.with(StateFlags::CLOSED, true);
-        // A peer aborts a connection, too, in answer to our abort.
-        let is_aborted = self.peer.contains(StateFlags::ABORTED) && !self.killed;
-        let has_finished = self.peer.intersects(finished) && self.has_peer_ended();
-        self.sent_after_close || (has_finished && !is_aborted)
+        let is_aborted = self.peer.contains(StateFlags::ABORTED);
+        match self.killed {
+            true => self.ended_before_abort,
+            false => self.sent_after_close || (!is_aborted && self.has_peer_ended()),
+        }
     }
 
     /// What recv(2) finds, in this order: state, data, end of stream.
