@@ -100,9 +100,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     seed: Option<u32>,
 
-    /// Scripts may have the first link fail, and go on by a second one
-    #[arg(long)]
-    second_links: bool,
+    /// Scripts with new seeds that may have the first link fail, and go on by a second one; with `--seed`, 1 for that
+    /// script
+    #[arg(long, default_value_t = 0)]
+    second_links: usize,
 
     /// The kernel has the C module: only honest peers
     #[arg(long)]
@@ -123,6 +124,7 @@ impl<'a> Place<'a> {
         context: &'a Context,
         arguments: &Arguments,
         number: u32,
+        second_links: bool,
         identities: &'a AtomicU16,
     ) -> Result<Self> {
         let place = &arguments.place;
@@ -138,7 +140,7 @@ impl<'a> Place<'a> {
             wires,
             identities,
             is_of_c: arguments.of_c,
-            second_links: arguments.second_links,
+            second_links,
         })
     }
 
@@ -210,13 +212,22 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let _server = Server::start(context, Mode::Spawn)?;
     netns::enter(context.client_netns.as_deref())?;
     let identities = AtomicU16::new(1);
-    let place = Place::new(context, arguments, 0, &identities)?;
+    let place = Place::new(context, arguments, 0, false, &identities)?;
     let mut random = Random::new(Random::fresh_seed());
-    let (known, new) = match arguments.seed {
-        Some(seed) => (vec![seed], Vec::new()),
-        None => (KNOWN.to_vec(), fresh_seeds(arguments.count)),
+    let (known, new, linked) = match (arguments.seed, arguments.second_links) {
+        (Some(seed), 0) => (vec![seed], Vec::new(), Vec::new()),
+        (Some(seed), _) => (Vec::new(), Vec::new(), vec![seed]),
+        (None, linked) => (
+            KNOWN.to_vec(),
+            fresh_seeds(arguments.count),
+            fresh_seeds(linked),
+        ),
     };
-    let scripts = [("known", &known), ("new", &new)];
+    let scripts = [
+        ("known seeds", &known, false),
+        ("new seeds", &new, false),
+        ("new seeds with second links", &linked, true),
+    ];
     let scripts = if arguments.of_c { &[][..] } else { &scripts };
     let joins = if arguments.of_c { &[] } else { joins::TESTS };
     let failures = usize::from(!arguments.of_c);
@@ -229,9 +240,9 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     for (name, test) in joins {
         ktap.result(*name, super::text(test(&place)));
     }
-    for (name, seeds) in scripts {
-        let result = play_all(context, arguments, &identities, seeds);
-        ktap.result(format!("scripts of {name} seeds"), super::text(result));
+    for (name, seeds, second_links) in scripts {
+        let result = play_all(context, arguments, &identities, seeds, *second_links);
+        ktap.result(format!("scripts of {name}"), super::text(result));
     }
     for _ in 0..failures {
         let result = (0..FAILURES).try_for_each(|_| play::fail_link(&place));
@@ -279,12 +290,13 @@ fn play_all(
     arguments: &Arguments,
     identities: &AtomicU16,
     seeds: &[u32],
+    second_links: bool,
 ) -> Result<()> {
     let start = Instant::now();
     let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
     let work = |number| -> Result<()> {
         netns::enter(context.client_netns.as_deref())?;
-        let place = Place::new(context, arguments, number, identities)?;
+        let place = Place::new(context, arguments, number, second_links, identities)?;
         // ORDERING: a counter.
         while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
             let result = play::play(&place, *seed).and_then(|played| {
