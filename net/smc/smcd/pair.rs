@@ -225,9 +225,9 @@ impl SmcdConn {
         ConnEnds::from_word(self.pair.flags.read_acquire(), self.role)
     }
 
-    /// Adds flags of the end with this role, but no orderly end after a reset; returns those that it had before. Whoever
-    /// looks at the counters of a direction after this sees all that was produced by a writer that does not see the
-    /// flags.
+    /// Adds flags of the end with this role, but no orderly end after a reset; returns those that it had before.
+    /// Whoever looks at the counters of a direction after this sees all that was produced by a writer that does not
+    /// see the flags.
     pub(super) fn add(&self, role: Role, flags: EndFlags) -> EndFlags {
         let word = &self.pair.flags;
         let mut old = word.load(Relaxed);

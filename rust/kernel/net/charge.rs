@@ -218,7 +218,7 @@ pub(super) unsafe extern "C" fn release_callback(sk: *mut bindings::sock) {
 ///
 /// # Safety
 ///
-/// `sk` must be alive, and that much granted to it; it must be owned by the caller, or not at all with its spinlock held.
+/// `sk` must be alive, and that much granted to it. The caller must own it, or hold its spinlock while nobody owns it.
 unsafe fn charge(sk: *mut bindings::sock, purpose: Purpose, bytes: i32) {
     // SAFETY: By the caller's promise.
     unsafe { bindings::sk_mem_charge(sk, bytes) };
