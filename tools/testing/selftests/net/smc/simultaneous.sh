@@ -1,0 +1,55 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 120
+# Two ends that connect to each other at the same time (RFC 9293, simultaneous open): neither is the server of an SMC
+# handshake, and both go on over TCP, with no byte more or less.
+
+. "${LIB:=${0%/*}/lib.sh}"
+
+# Arguments: own address, the peer's, protocol, time of the connect.
+cat >/tmp/end.py <<'P'
+import select, socket, sys, time
+own, peer, proto, at = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, proto)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind((own, 7777))
+s.setblocking(False)
+time.sleep(max(0, at - time.time()))
+e = s.connect_ex((peer, 7777))
+select.select([], [s], [], 20)
+print("#", own, "connect", e, "SO_ERROR", s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+s.settimeout(10)
+s.send(b"from " + own.encode())
+# All that comes, with what should not.
+time.sleep(1)
+got = s.recv(100)
+print("#", own, "got", got)
+sys.exit(got != b"from " + peer.encode())
+P
+
+IPPROTO_SMC=256
+
+# at_once PROTOCOL: both ends connect, each before the other's SYN arrives, and exchange data.
+at_once() {
+	local at=$(($(date +%s) + 3)) other code
+	in_ns b python3 /tmp/end.py "$IP_B" "$IP_A" "$1" "$at" &
+	other=$!
+	in_ns a python3 /tmp/end.py "$IP_A" "$IP_B" "$1" "$at"
+	code=$?
+	wait $other && [ $code = 0 ]
+}
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "network" up_netns
+require "soft RoCE" up_rxe
+require "enterprise ID" common_eid
+require "a slow wire" ip netns exec a tc qdisc add dev wire_a root netem delay 300ms
+require "both ways" ip netns exec b tc qdisc add dev wire_b root netem delay 300ms
+check "TCP" at_once 6
+check "SMC, which could be by shared memory" at_once $IPPROTO_SMC
+require "no shared memory" same_host off
+check "SMC, which could be by RDMA" at_once $IPPROTO_SMC
+check "module unloads" within 30 unload_smc
+finish
