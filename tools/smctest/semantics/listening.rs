@@ -243,33 +243,9 @@ pub(super) const ROWS: &[Row] = &[
         "two share a port: every connection is accepted",
         "1 12",
         |rig| {
-            let share = |port| -> anyhow::Result<_> {
-                let listener = rig.open_server()?;
-                listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
-                listener.bind(SocketAddr::new(rig.context.addr, port))?;
-                listener.listen(16)?;
-                Ok(listener)
-            };
-            let first = share(0)?;
-            let address = local(&first)?;
-            let second = share(address.port())?;
-            let option = first.option_int(libc::SOL_SOCKET, libc::SO_REUSEPORT);
-            let mut clients = Vec::new();
-            for _ in 0..12 {
-                let client = rig.open()?;
-                client.connect(address)?;
-                clients.push(client);
-            }
-            let mut accepted = 0;
-            for listener in [&first, &second] {
-                listener.set_nonblocking(true)?;
-            }
-            await_true("all connections", || {
-                for listener in [&first, &second] {
-                    accepted += usize::from(listener.accept(0).is_ok());
-                }
-                accepted == 12
-            })?;
+            let (listeners, address) = rig.sharing::<2>()?;
+            let option = listeners[0].option_int(libc::SOL_SOCKET, libc::SO_REUSEPORT);
+            let accepted: usize = rig.shares(&listeners, address, 12)?.iter().sum();
             answer![option, accepted]
         },
     )

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use std::time::Instant;
 
+use anyhow::anyhow;
 use anyhow::bail;
 use anyhow::Context as _;
 use anyhow::Result;
@@ -86,6 +87,46 @@ impl<'a> Rig<'a> {
         listener.listen(16)?;
         let address = local(&listener)?;
         Ok((listener, address))
+    }
+
+    /// Opens nonblocking listeners that share a port (SO_REUSEPORT).
+    pub(crate) fn sharing<const N: usize>(&self) -> Result<([Socket; N], SocketAddr)> {
+        let mut address = SocketAddr::new(self.context.addr, 0);
+        let mut listeners = Vec::new();
+        for _ in 0..N {
+            let listener = self.open_server()?;
+            listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+            listener.bind(address)?;
+            listener.listen(64)?;
+            listener.set_nonblocking(true)?;
+            address = local(&listener)?;
+            listeners.push(listener);
+        }
+        let listeners = listeners.try_into();
+        Ok((listeners.map_err(|_| anyhow!("too few"))?, address))
+    }
+
+    /// Connects `clients` times to listeners that share a port; returns how many of the connections each got.
+    pub(crate) fn shares(
+        &self,
+        listeners: &[Socket],
+        address: SocketAddr,
+        clients: usize,
+    ) -> Result<Vec<usize>> {
+        let mut open = Vec::new();
+        for _ in 0..clients {
+            let client = self.open()?;
+            client.connect(address)?;
+            open.push(client);
+        }
+        let mut got = vec![0; listeners.len()];
+        await_true("all connections", || {
+            for (listener, got) in listeners.iter().zip(&mut got) {
+                *got += usize::from(listener.accept(0).is_ok());
+            }
+            got.iter().sum::<usize>() == clients
+        })?;
+        Ok(got)
     }
 
     /// Opens a connection.

@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::anyhow;
 use anyhow::bail;
 use anyhow::Context as _;
 use anyhow::Result;
@@ -15,7 +14,6 @@ use smc_user::Socket;
 use super::done;
 use super::set;
 use super::Effect;
-use crate::semantics::await_true;
 use crate::semantics::Rig;
 
 const IP_FREEBIND: (i32, i32) = (libc::IPPROTO_IP, 15);
@@ -73,42 +71,6 @@ fn two_at_a_port(rig: &Rig<'_>, (level, name): (i32, i32)) -> Result<String> {
     Ok(said.join(", "))
 }
 
-/// Listeners that share a port, and their address.
-fn sharing<const N: usize>(rig: &Rig<'_>) -> Result<([Socket; N], SocketAddr)> {
-    let mut address = SocketAddr::new(rig.context.addr, 0);
-    let mut listeners = Vec::new();
-    for _ in 0..N {
-        let listener = rig.open_server()?;
-        let (level, name) = REUSEPORT;
-        set(&listener, level, name, 1)?;
-        listener.bind(address)?;
-        address.set_port(port(&listener)?);
-        listener.listen(64)?;
-        listener.set_nonblocking(true)?;
-        listeners.push(listener);
-    }
-    let listeners = listeners.try_into();
-    Ok((listeners.map_err(|_| anyhow!("too few"))?, address))
-}
-
-/// Connects [`CLIENTS`] times, and returns how many of the connections each listener got.
-fn shares(rig: &Rig<'_>, listeners: &[Socket], address: SocketAddr) -> Result<Vec<usize>> {
-    let mut clients = Vec::new();
-    for _ in 0..CLIENTS {
-        let client = rig.open()?;
-        client.connect(address)?;
-        clients.push(client);
-    }
-    let mut got = vec![0; listeners.len()];
-    await_true("all connections", || {
-        for (listener, got) in listeners.iter().zip(&mut got) {
-            *got += usize::from(listener.accept(0).is_ok());
-        }
-        got.iter().sum::<usize>() == CLIENTS
-    })?;
-    Ok(got)
-}
-
 /// So many that each listener gets one, if the kernel spreads them.
 const CLIENTS: usize = 24;
 
@@ -143,9 +105,9 @@ pub(super) const EFFECTS: &[Effect] = &[
         "SO_REUSEPORT",
         "a listener that was shut down for writing gets its share",
         |rig| {
-            let (listeners, address) = sharing::<2>(rig)?;
+            let (listeners, address) = rig.sharing::<2>()?;
             let shut = done(listeners[0].shutdown(libc::SHUT_WR));
-            let [first, second] = shares(rig, &listeners, address)?[..] else {
+            let [first, second] = rig.shares(&listeners, address, CLIENTS)?[..] else {
                 bail!("not two");
             };
             Ok(format!("{shut} {} {}", first > 0, second > 0))
@@ -155,16 +117,16 @@ pub(super) const EFFECTS: &[Effect] = &[
         "SO_ATTACH_REUSEPORT_CBPF",
         "the program chooses the listener, until it is detached",
         |rig| {
-            let (listeners, address) = sharing::<3>(rig)?;
+            let (listeners, address) = rig.sharing::<3>()?;
             let address_of_program = CHOOSE_SECOND.as_ptr() as usize;
             let program = [1_u64.to_ne_bytes(), address_of_program.to_ne_bytes()].concat();
             let (level, attach) = ATTACH_REUSEPORT_CBPF;
             let attached = done(listeners[0].set_option(level, attach, &program));
-            let chosen = shares(rig, &listeners, address)?;
+            let chosen = rig.shares(&listeners, address, CLIENTS)?;
             let (level, detach) = DETACH_REUSEPORT_BPF;
             let detached = done(set(&listeners[2], level, detach, 0));
             let again = done(set(&listeners[2], level, detach, 0));
-            let spread = shares(rig, &listeners, address)?;
+            let spread = rig.shares(&listeners, address, CLIENTS)?;
             let all = spread.iter().all(|got| *got > 0);
             Ok(format!("{attached} {chosen:?} {detached} {again} {all}"))
         },
