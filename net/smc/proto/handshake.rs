@@ -107,8 +107,8 @@ pub enum Failure {
     /// Client: no whole answer to the PROPOSAL arrived in time. The server's socket may have no room for the connection
     /// until its application accepts others.
     Unanswered,
-    /// Client: so is the other end, or it is this socket itself. They connected to each other at once, and each has the
-    /// other's PROPOSAL: both go on over TCP, and neither sends a DECLINE.
+    /// Client: the other end is a client, too, as both connected to each other at once, or the socket is connected to
+    /// itself. Each end has the other's PROPOSAL: both go on over TCP, and neither sends a DECLINE.
     BothClients,
     /// The TCP connection cannot be used for anything: its stream may be in the middle of a
     /// handshake message.

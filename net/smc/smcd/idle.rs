@@ -161,8 +161,8 @@ impl Job for Sweep {
                         reader.with_sk(Sk::wake_readable);
                     }
                     let held = held.map(|until| clock::jiffies(until.saturating_since(now)).max(1));
-                    if let Some(sk) = reader.sk().filter(|_| writer.is_closed()) {
-                        pipe.charge_to_reader(&sk);
+                    if writer.is_closed() {
+                        reader.sk().inspect(|sk| pipe.charge_to_reader(sk));
                     }
                     let rings = pipe.give_back_idle(now).then_some(PERIOD);
                     next = [next, held, rings].into_iter().flatten().min();

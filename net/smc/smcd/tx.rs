@@ -130,10 +130,13 @@ impl SmcdConn {
     ) -> Result<usize> {
         let pipe = self.tx();
         let mut writer = pipe.writer.lock();
-        match self.ends().can_send() {
+        let ends = self.ends();
+        match ends.can_send() {
             Ok(()) => {}
             Err(SendError::PeerClosed) => {
-                let ring = writer.ring.take_if(|_| self.peer().is_closed());
+                let ring = writer
+                    .ring
+                    .take_if(|_| ends.peer.contains(EndFlags::CLOSED));
                 drop(writer);
                 drop(ring);
                 self.note_sent_after_close();

@@ -57,7 +57,7 @@ MODULE_PARM_DESC(skip_to_cpu, "Leave out one of so many long synchronisations fo
 module_param(skip_to_device, uint, 0644);
 MODULE_PARM_DESC(skip_to_device, "Leave out one of so many long synchronisations for a device; 0: none");
 
-/* Messages are shorter, bytes: what is left out are data. */
+/* Bytes. CDC and LLC messages are shorter, so that only data are left unsynchronised. */
 #define LONG_SIZE 64
 
 /* Memory that is mapped, for one or more devices. */

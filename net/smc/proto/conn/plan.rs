@@ -110,8 +110,7 @@ impl Stream {
         if !self.close_posted && !self.is_close_ready() {
             flags = flags.without(StateFlags::CLOSED);
         }
-        let is_in_order = !flags.contains(StateFlags::CLOSED);
-        if is_in_order && self.send.unsent() > 0 {
+        if !flags.contains(StateFlags::CLOSED) && self.send.unsent() > 0 {
             flags = flags.without(StateFlags::DONE_WRITING);
         }
         flags
