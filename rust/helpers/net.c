@@ -328,6 +328,11 @@ bool smc_helper_tcp_wants_inq(const struct sock *sk)
 	return tcp_sk(sk)->recvmsg_inq;
 }
 
+u32 smc_helper_tcp_delivered(const struct sock *sk)
+{
+	return READ_ONCE(tcp_sk(sk)->delivered);
+}
+
 u16 smc_helper_tcp_urg_data(const struct sock *sk)
 {
 	return READ_ONCE(tcp_sk(sk)->urg_data);

@@ -73,7 +73,10 @@ use crate::{
 /// The handshake of connect(2).
 /// Context: may sleep.
 pub(super) fn connect(session: &mut Session<'_>) -> Result<Carrier, Failure> {
-    check_propose(session).map_err(|failure| before_proposal(session, failure))?;
+    if session.tcp.is_simultaneous_open() {
+        return Err(both_clients(session));
+    }
+    check_propose(session)?;
     let ports = Ports::find(session);
     let eids = session.local.ueids.lock().clone();
     let mut prefixes = [Ipv6Prefix::default(); MAX_PREFIXES];
@@ -82,9 +85,7 @@ pub(super) fn connect(session: &mut Session<'_>) -> Result<Carrier, Failure> {
         smcd: smcd.as_ref(),
         ..ports.caps(session, eids.as_slice(), &mut prefixes)
     };
-    let (proposed, proposal) = caps
-        .propose()
-        .map_err(|reason| before_proposal(session, ports.failure(reason)))?;
+    let (proposed, proposal) = caps.propose().map_err(|reason| ports.failure(reason))?;
     session.clc.send(&ClcMessage::Proposal(proposal))?;
     let answer = session
         .clc
@@ -123,11 +124,16 @@ fn check_propose(session: &Session<'_>) -> Result<(), Failure> {
     }
 }
 
-/// The failure of a client that proposes nothing: a socket that is connected to itself must not get its own DECLINE.
-fn before_proposal(session: &Session<'_>, failure: Failure) -> Failure {
-    match session.tcp.is_connected_to_itself() {
-        true => Failure::BothClients,
-        false => failure,
+/// Two clients have connected to each other. Each sends one message, a PROPOSAL or a DECLINE, whatever it knows of the
+/// other: it is taken from the stream, or an application would read it.
+/// Context: may sleep.
+fn both_clients(session: &mut Session<'_>) -> Failure {
+    let declined = session.clc.decline(Reason::PeerNoSmc, session.peer_id());
+    let received = declined.and_then(|()| session.clc.receive(CLC_WAIT));
+    match received {
+        Ok(ClcMessage::Proposal(_) | ClcMessage::Decline(_)) => Failure::BothClients,
+        Ok(other) => Failure::not_awaited(&other),
+        Err(failure) => failure,
     }
 }
 

@@ -318,10 +318,13 @@ impl TcpSocket {
         unsafe { bindings::sock_flag(self.sk_ptr(), bindings::sock_flags_SOCK_DONE) }
     }
 
-    /// Whether both ends of the connection are this socket.
-    pub fn is_connected_to_itself(&self) -> bool {
-        self.local()
-            .is_ok_and(|local| self.peer().is_ok_and(|peer| peer == local))
+    /// Whether the other end has called connect(2), too (RFC 9293 section 3.5, simultaneous open), or is this socket.
+    /// To be asked of a client that has sent nothing yet.
+    pub fn is_simultaneous_open(&self) -> bool {
+        // The SYN has been delivered in any case, and TCP counts the SYN-ACK that answers the other end's SYN, too
+        // (`tcp_rcv_state_process` in `TCP_SYN_RECV`).
+        // SAFETY: The socket is alive and a TCP socket.
+        unsafe { bindings::tcp_delivered(self.sk_ptr()) > 1 }
     }
 
     fn endpoint(&self, peer: i32) -> Result<InetAddr> {

@@ -51,5 +51,10 @@ check "TCP" at_once 6
 check "SMC, which could be by shared memory" at_once $IPPROTO_SMC
 require "no shared memory" same_host off
 check "SMC, which could be by RDMA" at_once $IPPROTO_SMC
+# A DECLINE crosses a PROPOSAL, then another DECLINE.
+require "one end is left without a device" del_rdma rxe b
+check "SMC, for which one end has no device" at_once $IPPROTO_SMC
+require "none is left" del_rdma rxe a
+check "SMC, for which neither end has a device" at_once $IPPROTO_SMC
 check "module unloads" within 30 unload_smc
 finish
