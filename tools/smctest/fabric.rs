@@ -22,7 +22,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Consecutive checks that must succeed: a link that was just created may not have been tested yet.
 const LOOKS: usize = 3;
 
-/// Allowed deviation from an equal share, percent.
+/// Allowed deviation from an equal share of what is sent, percent: the first link carries what is said about the group,
+/// too. The connections themselves are shared out exactly.
 const UNEVEN: u64 = 20;
 
 /// The devices of several machines, each with one link once recovery is complete.
@@ -66,12 +67,13 @@ impl Fabric {
         self.machines.iter().flatten()
     }
 
-    /// Measures for `time` how much each device sends, and fails unless the devices of a machine
-    /// send about equal shares.
+    /// Measures for `time` how much each device sends, and fails unless the devices of a machine have the same number
+    /// of connections, or one more or less, and send about equal shares.
     pub(crate) fn compare(&self, time: Duration) -> Result<()> {
         let before = self.sent()?;
         thread::sleep(time);
         let after = self.sent()?;
+        self.compare_connections()?;
         for (devices, (before, after)) in self.machines.iter().zip(before.iter().zip(&after)) {
             let sent: Vec<u64> = after.iter().zip(before).map(|(a, b)| a - b).collect();
             let even = sent.iter().sum::<u64>() / sent.len().max(1) as u64;
@@ -86,6 +88,26 @@ impl Fabric {
                     "the share of {device} is not even"
                 );
             }
+        }
+        Ok(())
+    }
+
+    fn compare_connections(&self) -> Result<()> {
+        let links = Module::open()?.links().context("the list of links")?;
+        for devices in &self.machines {
+            let of = |device: &String| -> u64 {
+                let links = links.iter().map(|(_, link)| link);
+                let own = links.filter(|link| link.device == *device);
+                own.map(|link| link.connections).sum()
+            };
+            let counts: Vec<u64> = devices.iter().map(of).collect();
+            println!("# failover: {devices:?} have {counts:?} connections");
+            let (least, most) = (counts.iter().min(), counts.iter().max());
+            ensure!(
+                most.zip(least)
+                    .is_some_and(|(most, least)| most - least <= 1),
+                "the connections of {devices:?} are not shared out evenly: {counts:?}"
+            );
         }
         Ok(())
     }
