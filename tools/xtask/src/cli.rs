@@ -2,7 +2,6 @@
 //! The command line.
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -16,7 +15,7 @@ use crate::module::{self, Verbosity};
 use crate::packages::{self, PackageSet};
 use crate::suite::{self, Choice};
 use crate::toolchain::Toolchain;
-use crate::{coverage, groups, host, lint, mutants};
+use crate::{coverage, fuzz, groups, host, lint, mutants, turns};
 
 /// Builds kernels and the module, boots guests, runs the tests.
 #[derive(Parser)]
@@ -141,6 +140,12 @@ struct TestArgs {
     /// End with the first failure; the shortest guest scripts come first.
     #[arg(long)]
     fail_fast: bool,
+    /// All guest scripts, not only those whose turn it is today, as always if some are named.
+    #[arg(long)]
+    all: bool,
+    /// Those whose turn it was on that day.
+    #[arg(long, conflicts_with = "all")]
+    day: Option<u64>,
 }
 
 /// Runs the command; returns `false` if a check or test failed.
@@ -185,7 +190,7 @@ pub(crate) fn main() -> Result<bool> {
         Task::Kcsan { names } => kcsan(&dirs, names, &options),
         Task::Coverage { names } => coverage(&dirs, &names, &options),
         Task::Apps { names } => apps(&dirs, names, &options),
-        Task::Fuzz { seconds, names } => fuzz(&dirs, seconds, &names),
+        Task::Fuzz { seconds, names } => fuzz::run(&dirs, seconds, &names),
         Task::Mutants { names, again } => {
             packages::ensure(PackageSet::Guests)?;
             mutants::run(&dirs, &names, again)
@@ -229,6 +234,7 @@ fn build_module(dirs: &Dirs, flavour: Flavour, options: &KernelOptions<'_>) -> R
 }
 
 fn test(dirs: &Dirs, args: TestArgs, options: &KernelOptions<'_>) -> Result<bool> {
+    let is_all = args.all || !args.names.is_empty() || !args.flavour.is_empty();
     let choice = Choice {
         folder: suite::TESTS,
         host: !args.guests && args.names.is_empty(),
@@ -237,6 +243,7 @@ fn test(dirs: &Dirs, args: TestArgs, options: &KernelOptions<'_>) -> Result<bool
         flavours: args.flavour,
         soak: false,
         fail_fast: args.fail_fast,
+        day: (!is_all).then(|| args.day.unwrap_or_else(turns::today)),
     };
     if choice.guests {
         packages::ensure(PackageSet::Guests)?;
@@ -263,6 +270,7 @@ fn run_script(dirs: &Dirs, args: VmArgs, options: &KernelOptions<'_>) -> Result<
         extras: Vec::new(),
         is_b_killed: false,
         counts_instructions: false,
+        every: 1,
     };
     let mut spec = GuestSpec::read(&script)?.unwrap_or(default);
     if let Some(flavour) = args.flavour {
@@ -432,6 +440,7 @@ fn soak(
         flavours: Vec::new(),
         soak: true,
         fail_fast: false,
+        day: None,
     };
     let end = Instant::now() + Duration::from_secs(minutes * 60);
     let mut rounds = 0_u32;
@@ -453,6 +462,8 @@ fn kcsan(dirs: &Dirs, names: Vec<String>, options: &KernelOptions<'_>) -> Result
         guests: true,
         flavour: vec![Flavour::X86Kcsan],
         fail_fast: false,
+        all: true,
+        day: None,
     };
     test(dirs, args, options)
 }
@@ -481,39 +492,7 @@ fn apps(dirs: &Dirs, names: Vec<String>, options: &KernelOptions<'_>) -> Result<
         flavours: Vec::new(),
         soak: false,
         fail_fast: false,
+        day: None,
     };
     suite::run(dirs, &choice, options)
-}
-
-/// Runs every fuzz target in turn, beginning with the recorded messages and inputs found by earlier
-/// runs.
-fn fuzz(dirs: &Dirs, seconds: u64, names: &[String]) -> Result<bool> {
-    let dir = dirs.repo.join("tests/fuzz");
-    let manifest = std::fs::read_to_string(dir.join("Cargo.toml")).context("no fuzz targets")?;
-    let targets = manifest
-        .split("[[bin]]")
-        .skip(1)
-        .filter_map(|b| b.split('"').nth(1));
-    let mut clean = true;
-    for target in targets.filter(|t| names.is_empty() || names.iter().any(|n| n == t)) {
-        let corpus = format!("corpus/{target}");
-        std::fs::create_dir_all(dir.join(&corpus))?;
-        println!("{target}: {seconds} s");
-        let mut cmd = Command::new("cargo");
-        cmd.args([
-            "run",
-            "--release",
-            "--quiet",
-            "--bin",
-            target,
-            "--",
-            &corpus,
-            "../vectors",
-            "-max_len=1200",
-        ]);
-        cmd.arg(format!("-max_total_time={seconds}"))
-            .current_dir(&dir);
-        clean &= cmd.status().context("cannot run cargo")?.success();
-    }
-    Ok(clean)
 }

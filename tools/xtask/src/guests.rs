@@ -85,21 +85,28 @@ pub(crate) struct GuestSpec {
     pub(crate) is_b_killed: bool,
     /// Whether the guest's clock counts its instructions, one a nanosecond.
     pub(crate) counts_instructions: bool,
+    /// Of how many days one is the script's turn in a daily run.
+    pub(crate) every: u64,
 }
+
+/// The same for a script on its further kernels.
+const FURTHER_KERNELS_EVERY: u64 = 3;
 
 impl GuestSpec {
     /// Returns a copy for each kernel that the script runs on.
     pub(crate) fn for_each_kernel(self) -> Vec<Self> {
         let others = self.other_kernels.clone();
-        let with = |(flavour, peer_flavour)| Self {
+        let with = |(flavour, peer_flavour), every| Self {
             flavour,
             peer_flavour,
             other_kernels: Vec::new(),
+            every,
             ..self.clone()
         };
-        std::iter::once((self.flavour, self.peer_flavour))
-            .chain(others)
-            .map(with)
+        let first = with((self.flavour, self.peer_flavour), self.every);
+        let every = self.every.max(FURTHER_KERNELS_EVERY);
+        std::iter::once(first)
+            .chain(others.into_iter().map(|kernels| with(kernels, every)))
             .collect()
     }
 
@@ -181,6 +188,13 @@ impl GuestSpec {
             .unwrap_or("2")
             .parse()
             .context("cpus: a number wanted")?;
+        let every = field("every").map_or(Ok(1), |days| {
+            let number = days.strip_suffix(" days").map(str::parse);
+            number
+                .and_then(Result::ok)
+                .filter(|&number| number > 0)
+                .context("every: `N days` wanted")
+        })?;
         let mem = field("mem").unwrap_or("2G").to_owned();
         let leaks = field("leaks") != Some("no");
         let mut extras = Vec::from_iter(roce);
@@ -217,6 +231,7 @@ impl GuestSpec {
             extras,
             is_b_killed,
             counts_instructions: flag("clock", "instructions")?,
+            every,
         }))
     }
 }
@@ -487,6 +502,9 @@ mod tests {
         assert_eq!(specs[1].kernels(), [Flavour::UmDebug, Flavour::Debian73]);
         let spec = GuestSpec::parse("# guest: pair(ours,ours)\n# killed: b\n");
         assert!(spec.unwrap().unwrap().is_b_killed);
+        let spec = GuestSpec::parse("# guest: um-debug\n# also: um-no-smc\n# every: 2 days\n");
+        let specs = spec.unwrap().unwrap().for_each_kernel();
+        assert_eq!([specs[0].every, specs[1].every], [2, 3]);
         assert_eq!(
             GuestSpec::parse("#!/bin/sh\n# guest: x86_64\n")
                 .unwrap()
@@ -507,6 +525,8 @@ mod tests {
         assert!(GuestSpec::parse("# guest: um\n# dma: coherent\n").is_err());
         assert!(GuestSpec::parse("# guest: um\n# memory: plenty\n").is_err());
         assert!(GuestSpec::parse("# guest: um\n# killed: b\n").is_err());
+        assert!(GuestSpec::parse("# guest: um\n# every: 0 days\n").is_err());
+        assert!(GuestSpec::parse("# guest: um\n# every: week\n").is_err());
         assert!(GuestSpec::parse("# guest: pair(ours,c)\n# killed: a\n").is_err());
         assert!(GuestSpec::parse("# guest: pair(ours,c)\n# kernels: um-debug\n").is_err());
     }

@@ -11,6 +11,7 @@ mod compile;
 mod coverage;
 mod dirs;
 mod durations;
+mod fuzz;
 mod groups;
 mod guests;
 mod host;
@@ -27,6 +28,7 @@ mod suite;
 mod suites;
 mod table;
 mod toolchain;
+mod turns;
 mod vm;
 
 use std::process::ExitCode;

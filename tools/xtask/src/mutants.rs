@@ -92,7 +92,7 @@ impl Fault {
     /// Returns the arguments of the test runs that judge this fault, one after the other until one fails.
     fn test_runs(&self) -> Vec<Vec<&str>> {
         let mut runs = Vec::new();
-        let mut whole = vec!["test", "--fail-fast"];
+        let mut whole = vec!["test", "--fail-fast", "--all"];
         if !self.is_in_core {
             whole.push("--guests");
         }

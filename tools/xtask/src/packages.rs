@@ -33,7 +33,7 @@ const BUILD: &[&str] = &[
     "xz-utils",
 ];
 
-/// Packages for the guests.
+/// Packages for the guests, also for those of `make apps` that the test run has.
 const GUEST: &[&str] = &[
     "dkms",
     "ethtool",
@@ -42,6 +42,7 @@ const GUEST: &[&str] = &[
     "iperf3",
     "iproute2",
     "iputils-ping",
+    "libglib2.0-tests",
     "nftables",
     "perftest",
     "procps",
@@ -51,6 +52,7 @@ const GUEST: &[&str] = &[
     "redis-server",
     "redis-tools",
     "rsync",
+    "sockperf",
     "tshark",
     "util-linux",
 ];
@@ -78,7 +80,7 @@ const DEMO: &[&str] = &[
     "xz-utils",
 ];
 
-/// Programs that `make apps` runs over SMC, and their load generators.
+/// What else `make apps` runs over SMC, and load generators.
 const APPS: &[&str] = &[
     "bpftool",
     "cmake",
@@ -88,8 +90,6 @@ const APPS: &[&str] = &[
     "golang-go",
     "golang-src",
     "haproxy",
-    "iperf3",
-    "libglib2.0-tests",
     "libmemcached-tools",
     "libsoup-3.0-0",
     "memcached",
@@ -100,10 +100,7 @@ const APPS: &[&str] = &[
     "python3-service-identity",
     "python3-tornado",
     "python3-twisted",
-    "redis-server",
-    "redis-tools",
     "ruby",
-    "sockperf",
     "wrk",
 ];
 

@@ -18,7 +18,8 @@ use crate::run;
 use crate::stage::{file_name, Job, Stage};
 use crate::table::Tables;
 use crate::toolchain::Toolchain;
-use crate::{groups, host, lint};
+use crate::turns::Turns;
+use crate::{fuzz, groups, host, lint};
 
 /// Results so far.
 #[derive(Default)]
@@ -107,6 +108,9 @@ pub(crate) struct Choice {
     pub(crate) soak: bool,
     /// Whether the first failure ends the run; the shortest scripts come first then.
     pub(crate) fail_fast: bool,
+    /// Of the scripts that take turns only those whose turn it is on this day, which [`turns::today`] counts; all if
+    /// none.
+    pub(crate) day: Option<u64>,
 }
 
 impl Choice {
@@ -130,6 +134,7 @@ pub(crate) fn run(dirs: &Dirs, choice: &Choice, options: &KernelOptions<'_>) -> 
     announce(choice, &scripts);
     if choice.host {
         tally.add(host::test(dirs)?);
+        tally.add(fuzz::as_test(dirs)?);
         tally.add(lint::as_test(dirs)?);
     }
     let is_over = choice.fail_fast && !tally.failed.is_empty();
@@ -271,18 +276,29 @@ fn announce(choice: &Choice, scripts: &[(PathBuf, GuestSpec)]) {
     }
 }
 
-/// Returns the selected test scripts, sorted by name.
-fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, GuestSpec)>> {
-    let dir = dirs.repo.join(choice.folder);
+/// Returns the scripts of a folder that have a header, sorted by name.
+fn headed(dirs: &Dirs, folder: &str) -> Result<Vec<(PathBuf, GuestSpec)>> {
+    let dir = dirs.repo.join(folder);
     let entries = fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
     paths.retain(|p| p.extension().is_some_and(|e| e == "sh"));
     paths.sort();
+    let specs = paths
+        .into_iter()
+        .map(|path| Ok(GuestSpec::read(&path)?.map(|spec| (path, spec))));
+    specs.filter_map(Result::transpose).collect()
+}
+
+/// Returns the selected test scripts, sorted by name.
+fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, GuestSpec)>> {
+    let mut found = headed(dirs, choice.folder)?;
+    if choice.is_whole() {
+        // Programs of others that need nothing more take turns with the tests.
+        let apps = headed(dirs, APPS)?.into_iter();
+        found.extend(apps.filter(|(_, spec)| spec.every > 1));
+    }
     let mut chosen = Vec::new();
-    for path in paths {
-        let Some(spec) = GuestSpec::read(&path)? else {
-            continue;
-        };
+    for (path, spec) in found {
         let name = file_name(&path);
         if !choice.names.is_empty() && !choice.names.iter().any(|n| name.contains(n.as_str())) {
             continue;
@@ -300,6 +316,15 @@ fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, GuestSpec)>> {
             }
             chosen.push((path.clone(), spec));
         }
+    }
+    if let Some(day) = choice.day {
+        let all = chosen.len();
+        let mut turns = Turns::new(day);
+        chosen.retain(|(_, spec)| turns.is_due(spec.every));
+        println!(
+            "{} of {all} runs of guest scripts: some take turns, and this is day {day} (--day {day}, or --all for all)",
+            chosen.len()
+        );
     }
     Ok(chosen)
 }

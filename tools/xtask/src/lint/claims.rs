@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What the documentation names has to exist, and what it says works has to name the test that shows it.
 //!
-//! A whole test run runs every guest script that there is, so a script that is named here has run in it.
+//! Test runs run every guest script that there is within some days, so a script that is named here has run.
 
 use std::collections::HashSet;
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: pair(ours,ours)
+# every: 3 days
 # timeout: 300
 # Data whose application goes, both ends ours.
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# every: 3 days
 # timeout: 900
 # cpus: 1
 # verbs: fail
@@ -120,12 +121,12 @@ fails_at() {
 	[ $code = 0 ] && goes_on "$3"
 }
 
-# slice NUMBER: at most so many of the lines of standard input, by DAY, so that each has its turn within days.
+# slice NUMBER: at most so many of the lines of standard input, by TURN, so that each comes within some turns.
 slice() {
 	local lines
 	mapfile -t lines
 	local every=$(((${#lines[@]} + $1 - 1) / $1)) i
-	for ((i = DAY % every; i < ${#lines[@]}; i += every)); do echo "${lines[i]}"; done
+	for ((i = TURN % every; i < ${#lines[@]}; i += every)); do echo "${lines[i]}"; done
 }
 
 # each_site KIND FROM NUMBER: at most so many of the call sites from that number on.
@@ -154,7 +155,7 @@ completed() {
 each_status() {
 	local opcode status number
 	while read -r opcode status; do
-		number=$((1 + (DAY + opcode + status) % 20))
+		number=$((1 + (TURN + opcode + status) % 20))
 		check "completion $number of ${KINDS[$opcode]} has status $status" completed "$opcode" "$number" "$status"
 		echo "# table | completions with an error | ${KINDS[$opcode]} $number | $status | $SAID"
 	done < <(for opcode in "${!KINDS[@]}"; do
@@ -172,8 +173,9 @@ is_as_before() {
 	[ $code = 0 ] && [ "$SAID" = "SMC-R, whole; two links; whole" ]
 }
 
-DAY=${SMC_SEED:-$(($(date +%s) / 86400))}
-echo "# SMC_SEED=$DAY"
+# The script has its turn every third day.
+TURN=${SMC_SEED:-$(($(date +%s) / 86400 / 3))}
+echo "# SMC_SEED=$TURN"
 require "RDMA modules load" load_rdma
 require "soft iWARP loads" load_siw
 require "verbs can fail" insmod "$VERB_FAULTS_KO"

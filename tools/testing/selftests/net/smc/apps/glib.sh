@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# every: 6 days
 # timeout: 600
 # mem: 3G
 # The network tests of GLib's GIO, as Debian installs them, over TCP, over SMC-R, and over SMC sockets that fall back.

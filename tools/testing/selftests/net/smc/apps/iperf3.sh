@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# every: 6 days
 # timeout: 900
 # iperf3 in each direction and in both, with several streams; sockperf with its check of each message.
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# every: 6 days
 # timeout: 900
 # redis: load with and without pipelining, large values read back, a replica that ends up with the same data.
 
