@@ -20,6 +20,7 @@ use crate::suite::APPS;
 /// The suites, by their names in headers of scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum Suite {
+    Gevent,
     Go,
     Libsoup,
     Libuv,
@@ -34,6 +35,7 @@ impl Suite {
         fs::create_dir_all(&kept)?;
         let _lock = lock(&kept.join("lock"), "build of other projects' tests")?;
         match self {
+            Self::Gevent => gevent(dirs, &kept),
             Self::Go => go(dirs),
             Self::Libsoup => libsoup(&kept),
             Self::Libuv => libuv(dirs, &kept),
@@ -204,6 +206,32 @@ fn unstable(source: &str) -> Vec<String> {
         })
         .map(str::to_owned)
         .collect()
+}
+
+/// Installs gevent, which has its tests, for the distribution's Python, at pinned versions; returns its folder.
+fn gevent(dirs: &Dirs, kept: &Path) -> Result<PathBuf> {
+    let pins = dirs.repo.join(APPS).join("gevent/requirements.txt");
+    let wanted = fs::read(&pins).with_context(|| format!("cannot read {}", pins.display()))?;
+    let python = || Command::new("/usr/bin/python3");
+    let program = "import sys; print(*sys.version_info[:2], sep='.', end='')";
+    let version = output(python().args(["-c", program]))?;
+    let dir = kept.join(format!("gevent-{version}"));
+    // Written last: what it says is there.
+    let stamp = dir.join("requirements.txt");
+    if fs::read(&stamp).is_ok_and(|there| there == wanted) {
+        return Ok(dir);
+    }
+    println!("gevent's tests: fetching");
+    clear(&dir)?;
+    run(python()
+        .args(["-m", "pip", "install", "--quiet"])
+        .args(["--root-user-action=ignore", "--only-binary=:all:"])
+        .args(["--require-hashes", "--requirement"])
+        .arg(&pins)
+        .arg("--target")
+        .arg(&dir))?;
+    fs::write(&stamp, wanted)?;
+    Ok(dir)
 }
 
 /// Go's packages whose tests use TCP.

@@ -34,8 +34,7 @@ up_nowhere() {
 		ip -n "$1" link set nowhere up && ip -n "$1" route add default dev nowhere
 }
 
-# The kernel's io_uring, which libuv uses instead of epoll_ctl(2), loses track of its pages in User-Mode Linux.
-require "no io_uring" sh -c 'echo 2 >/proc/sys/kernel/io_uring_disabled'
+no_io_uring
 up_ways
 for way in tcp smc fallback; do
 	require "nowhere in $way" up_nowhere "$way"

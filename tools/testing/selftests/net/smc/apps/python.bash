@@ -57,6 +57,12 @@ fallbacks() {
 	metric "$1" '^smc_fallbacks_total{end="client"'
 }
 
+# no_io_uring: the kernel's, which libuv and libev use instead of epoll_ctl(2), loses track of its pages in User-Mode
+# Linux.
+no_io_uring() {
+	require "no io_uring" sh -c 'echo 2 >/proc/sys/kernel/io_uring_disabled'
+}
+
 # up_ways: a namespace for each.
 up_ways() {
 	local way
