@@ -83,6 +83,10 @@ impl StreamSocket for Sock {
         listen::accept(this, flags)
     }
 
+    fn has_pending(this: ArcBorrow<'_, Self>) -> bool {
+        listen::has_pending(&this)
+    }
+
     fn getname(this: ArcBorrow<'_, Self>, name: &mut SockAddrBuf<'_>, peer: i32) -> Result<i32> {
         // accept(2) asks with 2: the peer of a connection that has ended meanwhile still has its address, as with TCP.
         if peer == 1 && this.conn().is_some_and(|conn| !conn.has_peer()) {

@@ -230,8 +230,13 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         arg: *mut bindings::proto_accept_arg,
     ) -> i32 {
         // SAFETY: The kernel passes a live socket of ours, and a valid argument.
-        let accepted =
-            unsafe { Self::front(socket).and_then(|this| T::accept(this, (*arg).flags)) };
+        let accepted = unsafe {
+            Self::front(socket).and_then(|this| {
+                let accepted = T::accept(this, (*arg).flags)?;
+                (*arg).is_empty = i32::from(!T::has_pending(this));
+                Ok(accepted)
+            })
+        };
         let (sk, front) = match accepted {
             Ok((orphan, front)) => (orphan.into_sk(), front),
             Err(e) => return e.to_errno(),
