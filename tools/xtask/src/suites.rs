@@ -23,6 +23,7 @@ pub(crate) enum Suite {
     Gevent,
     Go,
     Libsoup,
+    Liburing,
     Libuv,
     Ruby,
     Rust,
@@ -38,6 +39,7 @@ impl Suite {
             Self::Gevent => gevent(dirs, &kept),
             Self::Go => go(dirs),
             Self::Libsoup => libsoup(&kept),
+            Self::Liburing => liburing(dirs, &kept),
             Self::Libuv => libuv(dirs, &kept),
             Self::Ruby => ruby(dirs, &kept),
             Self::Rust => rust(dirs),
@@ -45,8 +47,9 @@ impl Suite {
     }
 }
 
-/// The release whose libuv it is, the same one everywhere: its tests link to nothing of this machine but the C library.
-const LIBUV_RELEASE: &str = "trixie";
+/// The release whose libuv and liburing it is, the same one everywhere: their tests link to nothing of this machine but
+/// the C library.
+const RELEASE: &str = "trixie";
 
 /// Builds libuv's tests; returns their runner.
 fn libuv(dirs: &Dirs, kept: &Path) -> Result<PathBuf> {
@@ -59,7 +62,7 @@ fn libuv(dirs: &Dirs, kept: &Path) -> Result<PathBuf> {
     clear(&dir)?;
     fs::create_dir_all(&build)?;
     println!("libuv's tests: fetching and building");
-    let source = sources(dirs, LIBUV_RELEASE)?.source("libuv1", &dir)?;
+    let source = sources(dirs, RELEASE)?.source("libuv1", &dir)?;
     output(
         Command::new("cmake")
             .arg("-DCMAKE_BUILD_TYPE=RelWithDebInfo")
@@ -73,6 +76,72 @@ fn libuv(dirs: &Dirs, kept: &Path) -> Result<PathBuf> {
             .current_dir(&build),
     )?;
     Ok(program)
+}
+
+/// Liburing's tests that use stream sockets of IP.
+const LIBURING_TESTS: [&str; 25] = [
+    "232c93d07b74",
+    "accept",
+    "accept-link",
+    "accept-non-empty",
+    "accept-reuse",
+    "bind-listen",
+    "connect",
+    "connect-rep",
+    "defer-taskrun",
+    "files-exit-hang-poll",
+    "files-exit-hang-timeout",
+    "linked-defer-close",
+    "poll-link",
+    "recv-msgall-stream",
+    "recv-multishot",
+    "recvsend_bundle",
+    "recvsend_bundle-inc",
+    "ring-leak2",
+    "shutdown",
+    "socket-getsetsock-cmd",
+    "socket-io-cmd",
+    "socket-nb",
+    "socket-rw",
+    "socket-rw-eagain",
+    "socket-rw-offset",
+];
+
+/// Builds tests of liburing with a header before each; returns the folder of the programs.
+fn liburing(dirs: &Dirs, kept: &Path) -> Result<PathBuf> {
+    let header = dirs.repo.join(APPS).join("liburing/socket.h");
+    let wanted = fs::read(&header).with_context(|| format!("cannot read {}", header.display()))?;
+    let dir = kept.join("liburing");
+    let (bin, stamp) = (dir.join("bin"), dir.join("socket.h"));
+    if fs::read(&stamp).is_ok_and(|there| there == wanted) {
+        return Ok(bin);
+    }
+    println!("liburing's tests: fetching and building");
+    clear(&dir)?;
+    let source = sources(dirs, RELEASE)?.source("liburing", &dir)?;
+    output(
+        Command::new(source.join("configure"))
+            .arg("--cc=gcc")
+            .current_dir(&source),
+    )?;
+    let make = |folder: &str, args: &[String]| {
+        output(
+            Command::new("make")
+                .arg(format!("-j{}", processors()))
+                .args(args)
+                .current_dir(source.join(folder)),
+        )
+    };
+    make("src", &[])?;
+    let programs: Vec<String> = LIBURING_TESTS.iter().map(|t| format!("{t}.t")).collect();
+    let header = format!("CPPFLAGS=-include {}", header.display());
+    make("test", &[&programs[..], &[header]].concat())?;
+    clear(&bin)?;
+    for program in programs {
+        fs::copy(source.join("test").join(&program), bin.join(&program))?;
+    }
+    fs::write(&stamp, wanted)?;
+    Ok(bin)
 }
 
 /// Unpacks libsoup's tests, without the web server and PHP that some of them want and their package depends on; returns

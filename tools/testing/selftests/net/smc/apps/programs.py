@@ -4,10 +4,12 @@
 
     programs.py libuv FOLDER PROGRAM PATTERN...   tests of libuv's runner whose whole names match one of them
     programs.py glib FOLDER PROGRAM               the tests of a program with GLib's test framework
+    programs.py codes FOLDER PROGRAM...           programs that are a test each, and say by their exit code how it ends
 
 What fails, or hangs, runs once more by itself: if that is good, the test is `unsteady`.
 """
 
+import functools
 import os
 import re
 import signal
@@ -15,17 +17,18 @@ import subprocess
 import sys
 
 # Seconds that a test may take, and all those of a program.
-LIMIT = 60
+LIMIT = int(os.environ.get('LIMIT', '60'))
 LIMIT_ALL = 150
 
-# A line of TAP: both print it for each test.
+# A line of TAP: both libuv and GLib print it for each test.
 RESULT = re.compile(r'^(ok|not ok) \d+(?: -)? (.*?)(?: *# (SKIP).*)?$', re.MULTILINE)
 
 
-def results(path, limit, command):
-    """Runs a command, which says to that file how each of its tests ends; returns its exit code, or None."""
+def ends(path, limit, command, folder=None):
+    """Runs a command in that folder, with its output to that file; returns its exit code, or None, and its output."""
     with open(path, 'wb') as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
+                                   start_new_session=True)
         try:
             code = process.wait(limit)
         except subprocess.TimeoutExpired:
@@ -36,7 +39,13 @@ def results(path, limit, command):
             pass
         process.wait()
     with open(path, errors='replace') as log:
-        found = RESULT.findall(log.read())
+        return code, log.read()
+
+
+def results(path, limit, command):
+    """Runs a command, which says to that file how each of its tests ends; returns its exit code, or None."""
+    code, said = ends(path, limit, command)
+    found = RESULT.findall(said)
     return code, {name: 'fails' if said == 'not ok' else 'skipped' if skip else 'ok' for said, name, skip in found}
 
 
@@ -52,18 +61,24 @@ def alone(path, command):
     return 'ok' if 'ok' in said else 'skipped'
 
 
+def by_code(path, command):
+    """The outcome of a program that is a test."""
+    code, _ = ends(path, LIMIT, command)
+    return {None: 'hangs', 0: 'ok', 77: 'skipped'}.get(code, 'fails')
+
+
 def listed(command, pattern):
     said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=LIMIT, check=True).stdout
     return re.findall(pattern, said.decode(), re.MULTILINE)
 
 
 def libuv(folder, program, patterns):
-    """Yields each test with its outcome and the command for it."""
+    """Yields each test with its outcome, and what is called for that again, with the path for its output."""
     # What stands behind a name are the servers that the runner starts for it.
     for name in listed([program, '--list'], r'^\w+'):
         if any(re.fullmatch(pattern, name) for pattern in patterns):
             command = [program, name]
-            yield name, alone(f'{folder}/{name}', command), command
+            yield name, alone(f'{folder}/{name}', command), functools.partial(alone, command=command)
 
 
 def glib(folder, program):
@@ -71,15 +86,24 @@ def glib(folder, program):
     names = listed([program, '-l'], r'^/.*')
     _, found = results(f'{folder}/all', LIMIT_ALL, [program, '--tap', '-k'])
     for name in names:
-        yield name, found.get(name, 'hangs'), [program, '--tap', '-p', name]
+        command = [program, '--tap', '-p', name]
+        yield name, found.get(name, 'hangs'), functools.partial(alone, command=command)
+
+
+def codes(folder, programs):
+    """The same."""
+    for program in programs:
+        name = os.path.basename(program).removesuffix('.t')
+        command = [program]
+        yield name, by_code(f'{folder}/{name}', command), functools.partial(by_code, command=command)
 
 
 def run(folder, tests):
     module = os.path.basename(folder)
     with open(f'{folder}/outcomes', 'w') as outcomes:
-        for name, outcome, command in tests:
+        for name, outcome, rerun in tests:
             if outcome in ('fails', 'hangs'):
-                again = alone(f'{folder}/again.{name.replace("/", ".")}', command)
+                again = rerun(f'{folder}/again.{name.replace("/", ".")}')
                 outcome = 'unsteady' if again in ('ok', 'skipped') else again
             print(f'{module}.{name.replace(" ", "_")}', outcome, file=outcomes, flush=True)
 
@@ -92,5 +116,8 @@ if __name__ == '__main__':
         case ['glib', folder, program]:
             os.makedirs(folder)
             run(folder, glib(folder, program))
+        case ['codes', folder, *programs] if programs:
+            os.makedirs(folder)
+            run(folder, codes(folder, programs))
         case _:
             sys.exit(__doc__)
