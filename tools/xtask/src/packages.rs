@@ -200,7 +200,8 @@ pub(crate) fn candidate(package: &str) -> Option<[u32; 2]> {
     let version = policy
         .lines()
         .find_map(|l| l.trim().strip_prefix("Candidate: "))?;
-    let mut parts = version
+    let epoch = version.find(':').map_or(0, |colon| colon + 1);
+    let mut parts = version[epoch..]
         .split(|c: char| !c.is_ascii_digit())
         .map_while(|p| p.parse().ok());
     Some([parts.next()?, parts.next()?])

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use clap::ValueEnum;
 use serde_json::{json, Value};
 
@@ -25,6 +25,7 @@ pub(crate) enum Suite {
     Libsoup,
     Liburing,
     Libuv,
+    Mariadb,
     Ruby,
     Rust,
 }
@@ -41,6 +42,7 @@ impl Suite {
             Self::Libsoup => libsoup(&kept),
             Self::Liburing => liburing(dirs, &kept),
             Self::Libuv => libuv(dirs, &kept),
+            Self::Mariadb => mariadb(&kept),
             Self::Ruby => ruby(dirs, &kept),
             Self::Rust => rust(dirs),
         }
@@ -147,26 +149,63 @@ fn liburing(dirs: &Dirs, kept: &Path) -> Result<PathBuf> {
 /// Unpacks libsoup's tests, without the web server and PHP that some of them want and their package depends on; returns
 /// their folder.
 fn libsoup(kept: &Path) -> Result<PathBuf> {
-    const PACKAGE: &str = "libsoup-3.0-tests";
-    let [major, minor] =
-        packages::candidate(PACKAGE).with_context(|| format!("apt knows no {PACKAGE}"))?;
-    // The tests are for the library of this release.
-    let dir = kept.join(format!("libsoup-{major}.{minor}"));
-    if !dir.exists() {
-        let scratch = dir.with_extension("new");
-        clear(&scratch)?;
-        run(Command::new("apt-get")
-            .args(["-q", "-oAPT::Sandbox::User=", "download", PACKAGE])
-            .current_dir(&scratch))?;
-        let deb = fs::read_dir(&scratch)?
-            .flatten()
-            .map(|e| e.path())
-            .find(|p| p.extension().is_some_and(|e| e == "deb"))
-            .with_context(|| format!("apt downloaded no {PACKAGE}"))?;
-        run(Command::new("dpkg-deb").arg("-x").arg(deb).arg(&scratch))?;
-        fs::rename(&scratch, &dir)?;
-    }
+    let dir = unpacked(kept, "libsoup", &["libsoup-3.0-tests"])?;
     Ok(dir.join("usr/libexec/installed-tests/libsoup-3.0"))
+}
+
+/// Unpacks MariaDB and its tests: installed, it would be a service of this machine. The clients connect by TCP in place
+/// of a socket of the file system. Returns the folder that is its `/usr`.
+fn mariadb(kept: &Path) -> Result<PathBuf> {
+    const PACKAGES: &[&str] = &[
+        "mariadb-test",
+        "mariadb-test-data",
+        "mariadb-server",
+        "mariadb-server-core",
+        "mariadb-client",
+        "mariadb-client-core",
+        "libmariadb3",
+        "libpcre2-posix3",
+    ];
+    const BY_TCP: &str = "\n[client]\nprotocol=tcp\n";
+    let dir = unpacked(kept, "mariadb", PACKAGES)?.join("usr");
+    let options = dir.join("share/mysql/mysql-test/include/default_client.cnf");
+    let text = fs::read_to_string(&options).context("MariaDB's tests have no such file")?;
+    if !text.ends_with(BY_TCP) {
+        fs::write(&options, text + BY_TCP)?;
+    }
+    Ok(dir)
+}
+
+/// Unpacks packages of this release, the first of which gives the version; returns the folder that is their root.
+fn unpacked(kept: &Path, name: &str, packages: &[&str]) -> Result<PathBuf> {
+    let first = packages[0];
+    let [major, minor] =
+        packages::candidate(first).with_context(|| format!("apt knows no {first}"))?;
+    let dir = kept.join(format!("{name}-{major}.{minor}"));
+    if dir.exists() {
+        return Ok(dir);
+    }
+    let scratch = dir.with_extension("new");
+    clear(&scratch)?;
+    run(Command::new("apt-get")
+        .args(["-q", "-oAPT::Sandbox::User=", "download"])
+        .args(packages)
+        .current_dir(&scratch))?;
+    let files: Vec<PathBuf> = fs::read_dir(&scratch)?
+        .flatten()
+        .map(|e| e.path())
+        .filter(|p| p.extension().is_some_and(|e| e == "deb"))
+        .collect();
+    ensure!(
+        files.len() == packages.len(),
+        "apt downloaded not all of {}",
+        packages.join(", ")
+    );
+    for deb in files {
+        run(Command::new("dpkg-deb").arg("-x").arg(deb).arg(&scratch))?;
+    }
+    fs::rename(&scratch, &dir)?;
+    Ok(dir)
 }
 
 /// Builds the tests in packages of crates, as those of a crate of ours that depends on them, and those of the standard

@@ -5,6 +5,7 @@
     programs.py libuv FOLDER PROGRAM PATTERN...   tests of libuv's runner whose whole names match one of them
     programs.py glib FOLDER PROGRAM               the tests of a program with GLib's test framework
     programs.py codes FOLDER PROGRAM...           programs that are a test each, and say by their exit code how it ends
+    programs.py mtr FOLDER SOURCE SCRATCH TEST... tests of the suite `main` with MariaDB's runner in SOURCE
 
 What fails, or hangs, runs once more by itself: if that is good, the test is `unsteady`.
 """
@@ -20,8 +21,15 @@ import sys
 LIMIT = int(os.environ.get('LIMIT', '60'))
 LIMIT_ALL = 150
 
+# Seconds that all tests of MariaDB may take.
+LIMIT_MTR = 3000
+
 # A line of TAP: both libuv and GLib print it for each test.
 RESULT = re.compile(r'^(ok|not ok) \d+(?: -)? (.*?)(?: *# (SKIP).*)?$', re.MULTILINE)
+
+# What MariaDB's runner prints for each test, and each way to run it.
+MTR_RESULT = re.compile(r"^main\.(\S+(?: '.*?')?) +\[ (pass|fail|skipped) \]", re.MULTILINE)
+MTR_OUTCOMES = {'pass': 'ok', 'fail': 'fails', 'skipped': 'skipped'}
 
 
 def ends(path, limit, command, folder=None):
@@ -98,6 +106,24 @@ def codes(folder, programs):
         yield name, by_code(f'{folder}/{name}', command), functools.partial(by_code, command=command)
 
 
+def mtr(folder, source, scratch, tests):
+    """The same; a test is a set of commands for a server, which ends and starts between some of them."""
+    command = ['perl', './mysql-test-run.pl', f'--vardir={scratch}', '--user=root', '--force', '--max-test-fail=0',
+               '--retry=0', '--testcase-timeout=10']
+
+    def outcomes(path, names):
+        _, said = ends(path, LIMIT_MTR, command + [f'main.{name}' for name in names], source)
+        found = {name: MTR_OUTCOMES[result] for name, result in MTR_RESULT.findall(said)}
+        missing = set(names) - {name.split()[0] for name in found}
+        return {**found, **{name: 'hangs' for name in missing}}
+
+    def rerun(path, name):
+        return outcomes(path, [name.split()[0]]).get(name, 'hangs')
+
+    for name, outcome in sorted(outcomes(f'{folder}/all', tests).items()):
+        yield name, outcome, functools.partial(rerun, name=name)
+
+
 def run(folder, tests):
     module = os.path.basename(folder)
     with open(f'{folder}/outcomes', 'w') as outcomes:
@@ -119,5 +145,8 @@ if __name__ == '__main__':
         case ['codes', folder, *programs] if programs:
             os.makedirs(folder)
             run(folder, codes(folder, programs))
+        case ['mtr', folder, source, scratch, *names] if names:
+            os.makedirs(folder)
+            run(folder, mtr(folder, source, scratch, names))
         case _:
             sys.exit(__doc__)
