@@ -10,6 +10,12 @@ use common::rng::{
     Rng, //
 };
 
+/// What the fuzzer has found before.
+#[test]
+fn what_was_found_breaks_no_promise() {
+    llc_ops::run(include_bytes!("fuzz/found/llc_flows-superseded"));
+}
+
 #[test]
 fn no_operations_break_the_promises() {
     for_seeds(3000, |seed| {
