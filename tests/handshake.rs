@@ -535,6 +535,12 @@ fn no_peer_breaks_the_promises() {
     });
 }
 
+/// What the fuzzer has found before.
+#[test]
+fn what_was_found_breaks_no_promise_of_a_handshake() {
+    handshake_ops::run(include_bytes!("fuzz/found/hs_sides-both-clients"));
+}
+
 #[test]
 fn a_lack_of_common_eids_is_known_here_and_not_on_the_wire() {
     let bytes = std::fs::read("tests/vectors/P4.bin").unwrap();

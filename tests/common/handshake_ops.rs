@@ -119,6 +119,10 @@ fn check_failure(failure: Failure) {
     let actions = failure.actions();
     match actions.disposition {
         Disposition::Fallback(Reason::PeerDeclined) => assert_eq!(actions.decline, None),
+        // The PROPOSAL of each tells the other.
+        Disposition::Fallback(_) if failure == Failure::BothClients => {
+            assert_eq!(actions.decline, None);
+        }
         Disposition::Fallback(reason) => assert_eq!(actions.decline, Some(reason)),
         Disposition::Reconnect(_) | Disposition::Fail(_) => assert_eq!(actions.decline, None),
     }
