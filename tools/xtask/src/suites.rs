@@ -165,9 +165,15 @@ fn mariadb(kept: &Path) -> Result<PathBuf> {
         "mariadb-client-core",
         "libmariadb3",
         "libpcre2-posix3",
+        "liburing2",
     ];
     const BY_TCP: &str = "\n[client]\nprotocol=tcp\n";
-    let dir = unpacked(kept, "mariadb", PACKAGES)?.join("usr");
+    // It has another name since Debian 13.
+    let aio = match packages::candidate("libaio1t64") {
+        Some(_) => "libaio1t64",
+        None => "libaio1",
+    };
+    let dir = unpacked(kept, "mariadb", &[PACKAGES, &[aio]].concat())?.join("usr");
     let options = dir.join("share/mysql/mysql-test/include/default_client.cnf");
     let text = fs::read_to_string(&options).context("MariaDB's tests have no such file")?;
     if !text.ends_with(BY_TCP) {
