@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: x86_64
-# every: 5 days
+# every: 7 days
 # also: debian-7.3
 # timeout: 400
 # cpus: 1

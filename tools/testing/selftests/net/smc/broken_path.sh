@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 5 days
+# every: 7 days
 # timeout: 400
 # RDMA packets stop, in one direction or both, at each message of a first contact or between two connections, and
 # TCP does not: all data go on over TCP, and the path is not tried again at once.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 5 days
+# every: 7 days
 # timeout: 800
 # cpus: 1
 # The kinds of buffers that smcr_buf_type chooses: where they lie, also when large contiguous memory is short, and every

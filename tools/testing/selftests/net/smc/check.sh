@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 5 days
+# every: 7 days
 # timeout: 800
 # cpus: 1
 # `smc check` has nothing to say of a healthy pair, names each of the faults that are prepared, one after the other,

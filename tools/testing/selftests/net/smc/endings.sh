@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 5 days
+# every: 7 days
 # timeout: 500
 # cpus: 1
 # What sockets say after every way in which a connection ends or never begins, and of urgent data, is what TCP says.

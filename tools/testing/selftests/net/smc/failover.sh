@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 3 days
+# every: 5 days
 # timeout: 900
 # Links go and come back under connections that transfer both ways: nothing is lost, doubled or broken.
 

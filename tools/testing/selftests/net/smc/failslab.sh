@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 5 days
+# every: 7 days
 # memory: short
 # timeout: 400
 # Allocations fail: calls may fail, connections may become TCP, nothing may break or leak.

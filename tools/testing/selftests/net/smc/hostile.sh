@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 5 days
+# every: 7 days
 # timeout: 700
 # also: x86_64-kcsan
 # A peer that goes through the handshake and then lies over RDMA, LLC and TCP, or is silent: applications end, others go

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: x86_64
-# every: 3 days
+# every: 5 days
 # timeout: 500
 # cpus: 1
 # net.smc.hs_ctrl: BPF programs that decide about the SMC option of a SYN and of a SYN-ACK, in each network namespace.

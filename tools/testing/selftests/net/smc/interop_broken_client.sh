@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: pair(ours,c)
-# every: 5 days
+# every: 7 days
 # timeout: 400
 # cpus: 1
 # RDMA packets stop, TCP goes on; our module as the client of the C module.

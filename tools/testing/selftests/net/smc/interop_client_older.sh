@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: pair(ours,c)
-# every: 3 days
+# every: 5 days
 # timeout: 400
 # cpus: 1
 # Our module as the client of an older C module.

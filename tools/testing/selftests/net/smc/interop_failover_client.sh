@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: pair(ours,c)
-# every: 3 days
+# every: 5 days
 # timeout: 900
 # Links are lost with our module as the client of the C module.
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: pair(ours,c)
-# every: 3 days
+# every: 5 days
 # timeout: 400
 # mem: 4G
 # Applications here close connections that those at the other end never close: a C peer's kernel says nothing for

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: pair(ours,c)
-# every: 3 days
+# every: 5 days
 # cpus: 1
 # roce: v1
 # timeout: 560

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: pair(c,ours)
-# every: 3 days
+# every: 5 days
 # roce: v1
 # timeout: 400
 # Links of a group in version 1, with our module as the server of the C module.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: pair(c,ours)
-# every: 3 days
+# every: 5 days
 # roce: v1
 # timeout: 400
 # Our module as the server of an older C module, in version 1.

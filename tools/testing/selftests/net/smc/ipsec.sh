@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: debian-7.3
-# every: 3 days
+# every: 5 days
 # timeout: 300
 # cpus: 1
 # What IPsec protects goes over TCP, as RDMA would bypass it: by policies of the machine, and of a socket.

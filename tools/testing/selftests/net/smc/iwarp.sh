@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 3 days
+# every: 5 days
 # timeout: 500
 # SMC-R over soft iWARP: on a wire and on one machine, beside soft RoCE, with peers that do not keep to it.
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 3 days
+# every: 5 days
 # timeout: 600
 # Several links of a group over soft iWARP, and beside soft RoCE: they come, they go under connections that transfer
 # both ways, and nothing is lost, doubled or broken.

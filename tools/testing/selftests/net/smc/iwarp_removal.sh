@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 3 days
+# every: 5 days
 # timeout: 400
 # What a connection uses goes away under it, with soft iWARP: also the network device, and the module while a stream
 # is opened that nobody answers.

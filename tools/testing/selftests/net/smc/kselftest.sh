@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 5 days
+# every: 7 days
 # timeout: 300
 # cpus: 1
 # The scripts run under kselftest: installed from a kernel tree, with the modules where a machine has them.

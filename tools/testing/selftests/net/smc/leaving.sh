@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: pair(ours,ours)
-# every: 3 days
+# every: 5 days
 # timeout: 300
 # Data whose application goes, both ends ours.
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 3 days
+# every: 5 days
 # roce: v1
 # timeout: 400
 # Two links a group in version 1: RKeys are exchanged by ADD_LINK_CONT, and connections outlive a link.

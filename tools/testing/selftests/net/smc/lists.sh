@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 3 days
+# every: 5 days
 # timeout: 540
 # cpus: 1
 # What administrators read: every list and every request, answered by our module as by the C module.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 3 days
+# every: 5 days
 # timeout: 300
 # cpus: 1
 # Limits of memory hold: those of cgroups of version 2, and that of all sockets together. New connections go over TCP

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 3 days
+# every: 5 days
 # timeout: 300
 # cpus: 1
 # The management interface: enterprise IDs and physical networks, and what they do to connections; the

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: pair(ours,ours)
-# every: 3 days
+# every: 5 days
 # timeout: 400
 # Eight links of a group between two kernels: they come, connections are spread over them at both ends, and they go
 # and come back under transfers.

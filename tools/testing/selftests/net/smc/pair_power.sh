@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: pair(ours,ours)
-# every: 5 days
+# every: 7 days
 # killed: b
 # timeout: 300
 # The other machine, with our module, loses power under load: two links over soft RoCE.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: pair(ours,c)
-# every: 5 days
+# every: 7 days
 # killed: b
 # timeout: 300
 # The other machine, with the C module, loses power under load: one link over soft RoCE.

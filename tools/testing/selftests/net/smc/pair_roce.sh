@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: pair(ours,ours)
-# every: 5 days
+# every: 7 days
 # timeout: 600
 # Our module in two kernels, over soft RoCE: sockets of each kind, links that come and go at either end, groups and
 # modules that go.

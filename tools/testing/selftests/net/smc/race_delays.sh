@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 5 days
+# every: 7 days
 # timeout: 900
 # races: delayed
 # Random delays around the module's locks and atomics, so that what happens between two of them is met often: many

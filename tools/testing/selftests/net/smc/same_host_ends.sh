@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 5 days
+# every: 7 days
 # memory: short
 # timeout: 500
 # SMC-D within one kernel: the switch, every way to end, processes that are killed, many connections, and failing

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 5 days
+# every: 7 days
 # mem: 6G
 # timeout: 600
 # SMC-D within one kernel: thousands of connections between fifty network namespaces, processes that are killed among

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 5 days
+# every: 7 days
 # timeout: 300
 # cpus: 1
 # What the tools show of SMC-D within one kernel: connections, the group, counters, the switch, and why a connection is

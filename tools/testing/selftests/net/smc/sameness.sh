@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 3 days
+# every: 5 days
 # also: um-no-smc
 # timeout: 400
 # cpus: 1

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 5 days
+# every: 7 days
 # timeout: 400
 # cpus: 1
 # What the tables of semantics.sh say of the C module is what it answers.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 3 days
+# every: 5 days
 # timeout: 300
 # TCP packets of established connections stop, and RDMA or shared memory does not: data go on, and what is closed goes
 # soon. endings.sh has keepalive on such a connection.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 5 days
+# every: 7 days
 # timeout: 540
 # cpus: 1
 # Which RDMA device serves a TCP address on a VLAN, a bond or a bridge, or on a named network with several of them:

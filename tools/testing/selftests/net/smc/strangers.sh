@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 3 days
+# every: 5 days
 # timeout: 400
 # Peers that make a first contact under a new identity each time, and leave the link group behind: there are so many
 # groups and no more, others keep their connections, and the memory comes back.

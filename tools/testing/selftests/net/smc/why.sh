@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# every: 3 days
+# every: 5 days
 # timeout: 300
 # cpus: 1
 # `smc why` names the cause of TCP: each is prepared, one after the other.
