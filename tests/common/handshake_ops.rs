@@ -119,7 +119,7 @@ fn check_failure(failure: Failure) {
     let actions = failure.actions();
     match actions.disposition {
         Disposition::Fallback(Reason::PeerDeclined) => assert_eq!(actions.decline, None),
-        // The PROPOSAL of each tells the other.
+        // Each end has had a message of the other.
         Disposition::Fallback(_) if failure == Failure::BothClients => {
             assert_eq!(actions.decline, None);
         }

@@ -331,6 +331,7 @@ impl Model {
 
     fn check(&mut self, was_idle: bool, actions: &Actions<'_>) {
         let mut finished = 0;
+        let mut is_established = false;
         let mut is_superseded = false;
         let mut requests = 0;
         let mut buf = [0; MAX_LEN];
@@ -345,8 +346,9 @@ impl Model {
                     {
                         self.links[*idx] = LinkNum::NONE;
                         self.offered = None;
-                        is_superseded = finished == 2;
+                        is_superseded = is_established && finished == 2;
                     }
+                    is_established |= matches!(how, Finished::FirstContact(Ok(())));
                 }
                 Action::PrepareLink { idx, .. } => self.preparing = Some(*idx),
                 Action::LinkWork(work) => self.check_work(work),

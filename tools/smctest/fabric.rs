@@ -22,8 +22,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Consecutive checks that must succeed: a link that was just created may not have been tested yet.
 const LOOKS: usize = 3;
 
-/// Allowed deviation from an equal share of what is sent, percent: the first link carries what is said about the group,
-/// too. The connections themselves are shared out exactly.
+/// Allowed deviation from an equal share of the bytes sent, percent: the first link also carries LLC messages. The
+/// numbers of connections differ by one at most.
 const UNEVEN: u64 = 20;
 
 /// The devices of several machines, each with one link once recovery is complete.

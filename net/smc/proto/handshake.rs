@@ -108,7 +108,7 @@ pub enum Failure {
     /// until its application accepts others.
     Unanswered,
     /// Client: the other end is a client, too, as both connected to each other at once, or the socket is connected to
-    /// itself. Each end has the other's PROPOSAL or DECLINE: both go on over TCP, and no (other) DECLINE is sent.
+    /// itself. Each end has the other's PROPOSAL or DECLINE: both go on over TCP, and no further DECLINE is sent.
     BothClients,
     /// The TCP connection cannot be used for anything: its stream may be in the middle of a
     /// handshake message.

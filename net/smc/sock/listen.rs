@@ -367,12 +367,6 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(Unattache
     }
 }
 
-/// Whether a connection waits for [`accept`]. One that shakes hands does not yet.
-pub(super) fn has_pending(this: &Sock) -> bool {
-    this.listener()
-        .is_some_and(|listener| listener.ready() > 0 || this.tcp.has_pending())
-}
-
 /// TCP_DEFER_ACCEPT. TCP itself saw to it that there were data, but those of the handshake: the
 /// application's are still to come. As with TCP a connection without any is accepted in the end. Does not wait with a
 /// `call_timeout` of 0, for a nonblocking accept(2).

@@ -84,7 +84,7 @@ impl StreamSocket for Sock {
     }
 
     fn has_pending(this: ArcBorrow<'_, Self>) -> bool {
-        listen::has_pending(&this)
+        listen::is_ready(&this)
     }
 
     fn getname(this: ArcBorrow<'_, Self>, name: &mut SockAddrBuf<'_>, peer: i32) -> Result<i32> {

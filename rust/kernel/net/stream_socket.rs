@@ -81,7 +81,8 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
     ///
     /// The call's.
     fn accept(this: ArcBorrow<'_, Self>, flags: i32) -> Result<(UnattachedSk, Arc<Self>)>;
-    /// Whether one more [`accept`](Self::accept) would find a connection, which io_uring says with each.
+    /// Whether another connection is ready for [`accept`](Self::accept). io_uring tells its caller so with each that it
+    /// returns (`IORING_CQE_F_SOCK_NONEMPTY`).
     fn has_pending(this: ArcBorrow<'_, Self>) -> bool;
     /// getsockname(2) and, with `peer`, getpeername(2): writes the address, returns its length.
     ///

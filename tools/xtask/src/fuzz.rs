@@ -38,7 +38,7 @@ pub(crate) fn as_test(dirs: &Dirs) -> Result<Tally> {
         }
         print!("{}", String::from_utf8_lossy(&out.stderr));
         tally.failed.push(format!(
-            "fuzz: {target} found what is printed above; the input is in tests/fuzz/artifacts"
+            "fuzz: {target}: see above; an input that it found is in tests/fuzz/artifacts"
         ));
     }
     println!(

@@ -277,7 +277,7 @@ fn announce(choice: &Choice, scripts: &[(PathBuf, GuestSpec)]) {
 }
 
 /// Returns the scripts of a folder that have a header, sorted by name.
-fn headed(dirs: &Dirs, folder: &str) -> Result<Vec<(PathBuf, GuestSpec)>> {
+fn with_headers(dirs: &Dirs, folder: &str) -> Result<Vec<(PathBuf, GuestSpec)>> {
     let dir = dirs.repo.join(folder);
     let entries = fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
@@ -291,10 +291,10 @@ fn headed(dirs: &Dirs, folder: &str) -> Result<Vec<(PathBuf, GuestSpec)>> {
 
 /// Returns the selected test scripts, sorted by name.
 fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, GuestSpec)>> {
-    let mut found = headed(dirs, choice.folder)?;
-    if choice.is_whole() {
-        // Programs of others that need nothing more take turns with the tests.
-        let apps = headed(dirs, APPS)?.into_iter();
+    let mut found = with_headers(dirs, choice.folder)?;
+    if choice.is_whole() && !choice.soak {
+        // Programs of others that need no further packages take turns with the tests.
+        let apps = with_headers(dirs, APPS)?.into_iter();
         found.extend(apps.filter(|(_, spec)| spec.every > 1));
     }
     let mut chosen = Vec::new();

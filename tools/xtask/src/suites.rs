@@ -51,7 +51,7 @@ impl Suite {
 
 /// The release whose libuv and liburing it is, the same one everywhere: their tests link to nothing of this machine but
 /// the C library.
-const RELEASE: &str = "trixie";
+const SOURCE_RELEASE: &str = "trixie";
 
 /// Builds libuv's tests; returns their runner.
 fn libuv(dirs: &Dirs, kept: &Path) -> Result<PathBuf> {
@@ -64,7 +64,7 @@ fn libuv(dirs: &Dirs, kept: &Path) -> Result<PathBuf> {
     clear(&dir)?;
     fs::create_dir_all(&build)?;
     println!("libuv's tests: fetching and building");
-    let source = sources(dirs, RELEASE)?.source("libuv1", &dir)?;
+    let source = sources(dirs, SOURCE_RELEASE)?.source("libuv1", &dir)?;
     output(
         Command::new("cmake")
             .arg("-DCMAKE_BUILD_TYPE=RelWithDebInfo")
@@ -120,7 +120,7 @@ fn liburing(dirs: &Dirs, kept: &Path) -> Result<PathBuf> {
     }
     println!("liburing's tests: fetching and building");
     clear(&dir)?;
-    let source = sources(dirs, RELEASE)?.source("liburing", &dir)?;
+    let source = sources(dirs, SOURCE_RELEASE)?.source("liburing", &dir)?;
     output(
         Command::new(source.join("configure"))
             .arg("--cc=gcc")

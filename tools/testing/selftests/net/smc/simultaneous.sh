@@ -45,6 +45,13 @@ require "module loads" load_smc
 require "network" up_netns
 require "soft RoCE" up_rxe
 require "enterprise ID" common_eid
+# Longer than the first wait for a SYN-ACK, which is a second: TCP counts what it sends again.
+require "a very slow wire" ip netns exec a tc qdisc add dev wire_a root netem delay 700ms
+require "in both directions" ip netns exec b tc qdisc add dev wire_b root netem delay 700ms
+check "a client whose SYN was sent twice is none of these: SMC" smctest --deadline 60 --expect smc path
+require "the wire is fast again" ip netns exec a tc qdisc del dev wire_a root
+require "both ways again" ip netns exec b tc qdisc del dev wire_b root
+require "shared memory" same_host on
 require "a slow wire" ip netns exec a tc qdisc add dev wire_a root netem delay 300ms
 require "both ways" ip netns exec b tc qdisc add dev wire_b root netem delay 300ms
 check "TCP" at_once 6
