@@ -10,7 +10,9 @@ use std::io::IoSliceMut;
 use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
+use std::ptr;
 
+use io_uring::cqueue;
 use io_uring::opcode;
 use io_uring::squeue::Entry;
 use io_uring::types::Fd;
@@ -44,6 +46,16 @@ impl Ring {
     ///
     /// The pointers in `entry` must be valid for what the operation does with them.
     unsafe fn run(&mut self, entry: &Entry) -> Result<i32> {
+        // SAFETY: as the caller has it.
+        unsafe { self.run_flags(entry) }.map(|(value, _)| value)
+    }
+
+    /// As [`Self::run`]; returns the flags of the completion, too.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    unsafe fn run_flags(&mut self, entry: &Entry) -> Result<(i32, u32)> {
         // SAFETY: what is in the entry is the caller's to vouch for, and is used until this returns only.
         unsafe { self.0.submission().push(entry) }.map_err(|_| Errno::EBUSY)?;
         loop {
@@ -52,9 +64,10 @@ impl Ring {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 done => drop(done?),
             }
-            match self.0.completion().next().map(|end| end.result()) {
-                Some(error @ ..0) => return Err(Errno(-error)),
-                Some(value) => return Ok(value),
+            let end = self.0.completion().next();
+            match end.map(|end| (end.result(), end.flags())) {
+                Some((error @ ..0, _)) => return Err(Errno(-error)),
+                Some(end) => return Ok(end),
                 None => {}
             }
         }
@@ -79,6 +92,16 @@ impl Ring {
             // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
             Ok(Socket::from(unsafe { OwnedFd::from_raw_fd(fd) }))
         })
+    }
+
+    /// `accept(2)`; returns as well whether the kernel says that more connections wait (`IORING_CQE_F_SOCK_NONEMPTY`).
+    pub fn accept_next(&mut self, socket: &Socket) -> Result<(Socket, bool)> {
+        let entry = opcode::Accept::new(fd(socket), ptr::null_mut(), ptr::null_mut());
+        // SAFETY: there are no pointers but null.
+        let (fd, flags) = unsafe { self.run_flags(&entry.build()) }?;
+        // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
+        let accepted = Socket::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        Ok((accepted, cqueue::sock_nonempty(flags)))
     }
 
     /// `connect(2)`.

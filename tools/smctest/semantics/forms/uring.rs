@@ -3,6 +3,8 @@
 //! The same calls through io_uring.
 
 use std::cell::RefCell;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::Result;
 use smc_user::uring::Ring;
@@ -15,6 +17,10 @@ use super::Form;
 use super::NOT_RUN;
 use crate::semantics::answer::answer;
 use crate::semantics::rig::Rig;
+
+/// Time in which a listener mostly has a connection that connect(2) has returned, and trials for when it has not.
+const SETTLED: Duration = Duration::from_millis(50);
+const ATTEMPTS: usize = 10;
 
 thread_local! {
     /// One ring for all forms: the exit of a ring interrupts blocked calls of its thread.
@@ -58,6 +64,26 @@ pub(super) const FORMS: &[Form] = &[
     }),
     Form::new("accept, an address and no length", |rig| {
         accepted_by_ring(rig, 0, Room::NoLength)
+    }),
+    Form::new("accept, while another connection waits", |rig| {
+        with_ring(|ring| {
+            let mut said = [false; 2];
+            for _ in 0..ATTEMPTS {
+                let (listener, address) = rig.listener()?;
+                let clients = [rig.open()?, rig.open()?];
+                for client in &clients {
+                    client.connect(address)?;
+                }
+                thread::sleep(SETTLED);
+                for said in &mut said {
+                    *said = ring.accept_next(&listener)?.1;
+                }
+                if said == [true, false] {
+                    break;
+                }
+            }
+            answer![said[0], said[1]]
+        })
     }),
     Form::new("connect, send and receive", |rig| {
         with_ring(|ring| {
