@@ -22,6 +22,9 @@ use crate::semantics::rig::Rig;
 const SETTLED: Duration = Duration::from_millis(50);
 const ATTEMPTS: usize = 10;
 
+/// How often a refused connect(2) is repeated.
+const REPEATED: usize = 100;
+
 thread_local! {
     /// One ring for all forms: the exit of a ring interrupts blocked calls of its thread.
     static RING: RefCell<Option<Ring>> = const { RefCell::new(None) };
@@ -104,6 +107,16 @@ pub(super) const FORMS: &[Form] = &[
                 ring.connect(&socket, nobody),
                 ring.connect(&rig.open()?, short)
             ]
+        })
+    }),
+    Form::new("connect, refused again and again", |rig| {
+        with_ring(|ring| {
+            let (socket, nobody) = (rig.open()?, rig.refusing()?);
+            let mut others = 0;
+            for _ in 0..REPEATED {
+                others += usize::from(ring.connect(&socket, nobody) != Err(Errno::ECONNREFUSED));
+            }
+            answer![others]
         })
     }),
     Form::new("read and write", |rig| {
