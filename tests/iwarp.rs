@@ -286,7 +286,11 @@ fn who_does_not_know_iwarp_sees_an_offer_of_a_port_without_a_way_there_or_that_o
             ..
         } = &mut accept.mode
         {
-            first.vendor_options = Vendor::Iwarp { port: 0 }.options();
+            first.vendor_options = Vendor::Iwarp {
+                port: 0,
+                replaces_rmbes: false,
+            }
+            .options();
         }
         let agreed = proposed.on_message(&ClcMessage::Accept(accept)).unwrap();
         assert_eq!(agreed.transport(), Transport::Roce);
@@ -300,7 +304,13 @@ fn a_server_that_names_another_end_or_does_not_say_so_is_declined() {
         |end, _, _| end.gid = Gid::from_ipv4(SERVER),
         |_, options, _| *options = 0,
         // The port of some service of the machine, or of another one behind its address.
-        |_, options, _| *options = Vendor::Iwarp { port: 49_151 }.options(),
+        |_, options, _| {
+            *options = Vendor::Iwarp {
+                port: 49_151,
+                replaces_rmbes: false,
+            }
+            .options()
+        },
         |_, _, max_links| *max_links = 3,
     ];
     for (number, spoil) in spoil.into_iter().enumerate() {

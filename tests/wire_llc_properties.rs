@@ -12,9 +12,13 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
+use smc_proto::buffer::SizeClass;
 use smc_proto::conn::{
     Cdc,
     ProducerFlags,
+    RmbeNum,
+    RmbeOffer,
+    RmbeRefs,
     StateFlags, //
 };
 use smc_proto::cursor::Cursor;
@@ -24,7 +28,8 @@ use smc_proto::id::{
     LinkNum,
     LinkUid,
     RemoteAddr,
-    Rkey, //
+    Rkey,
+    RmbeIndex, //
 };
 use smc_proto::wire::iwarp::{
     IwListenAddr,
@@ -245,7 +250,14 @@ proptest! {
         seq: u16,
         cursors: (u16, u32, u16, u32),
         bits: (u8, u8),
+        rmbes: (u8, u8, u32),
+        offer in option::of((0u8..=15, 1u8.., any::<u32>())),
     ) {
+        let offer = offer.map(|(size, index, rkey)| RmbeOffer {
+            size: SizeClass::from_code(size).unwrap(),
+            index: RmbeIndex::new(index).unwrap(),
+            rkey: Rkey(rkey),
+        });
         let message = cdc::CdcMessage {
             token: AlertToken(token),
             cdc: Cdc {
@@ -254,6 +266,12 @@ proptest! {
                 cons: Cursor { wrap: cursors.2, offset: cursors.3 },
                 flags: ProducerFlags::from_bits(bits.0),
                 state: StateFlags::from_bits(bits.1),
+                rmbes: RmbeRefs {
+                    prod: RmbeNum(rmbes.0),
+                    cons: RmbeNum(rmbes.1),
+                    since: rmbes.2,
+                    offer,
+                },
             },
         };
         let bytes = message.to_bytes();

@@ -209,7 +209,10 @@ impl Carrier {
     /// Takes over the options of the socket that matter when data arrive.
     pub(crate) fn sync_options(&self, sk: &Sk) {
         match self {
-            Self::SmcR(conn) => conn.with(|inner| inner.stream.set_oob_inline(sk.is_urg_inline())),
+            Self::SmcR(conn) => {
+                conn.with(|inner| inner.stream.set_oob_inline(sk.is_urg_inline()));
+                conn.make_room();
+            }
             Self::SmcD(conn) => conn.sync_options(sk),
         }
     }

@@ -82,6 +82,8 @@ settings! {
     IdleTime: seconds(c"smcr_lgr_idle_time", 600),
     Wmem: range(c"wmem", BUF_MIN, BUF_MAX, 64 * 1024),
     Rmem: range(c"rmem", BUF_MIN, BUF_MAX, 64 * 1024),
+    // The C module has no such setting: its RMBEs stay as they are.
+    RmemMin: range(c"smcr_rmem_min", BUF_MIN, BUF_MAX, BUF_MIN),
     // CAST: it is small.
     MaxLinks: range(c"smcr_max_links_per_lgr", 1, MAX_LINKS as u32, 2),
     MaxConns: range(c"smcr_max_conns_per_lgr", 16, 255, 255),
@@ -123,6 +125,11 @@ impl Config {
     /// Returns the initial SO_RCVBUF, bytes.
     pub(crate) fn rcvbuf_bytes(&self) -> u32 {
         self.get(Setting::Rmem).saturating_mul(2)
+    }
+
+    /// Returns the size that an RMBE begins with if it can be replaced, bytes.
+    pub(crate) fn rmbe_min_bytes(&self) -> u32 {
+        self.get(Setting::RmemMin)
     }
 
     /// Returns true if new listeners limit handshakes to the number that can be processed at once.

@@ -16,6 +16,7 @@ mod failover;
 mod orphan;
 mod poll;
 mod post_close;
+mod rmbe;
 mod rx;
 mod transmit;
 mod tx;
@@ -24,6 +25,15 @@ mod user_timeout;
 pub(crate) use abort::AbortQueue;
 use claim::Claim;
 use failover::PendingSwitch;
+pub(crate) use rmbe::{
+    largest as largest_rmbe,
+    smallest as smallest_rmbe,
+    RmbeQueue, //
+};
+use rmbe::{
+    OtherRmbes,
+    RMBE_WORK, //
+};
 
 use kernel::{
     impl_has_work,
@@ -111,6 +121,8 @@ pub(crate) struct ConnSock {
 pub(crate) struct MemCharges {
     /// The RMBE.
     pub(crate) rmbe: Option<Charge>,
+    /// The one that was offered to the peer in its place.
+    pub(crate) offered: Option<Charge>,
     /// The send buffer, while one is attached.
     pub(crate) sndbuf: Option<Charge>,
 }
@@ -132,6 +144,7 @@ pub(crate) struct ConnInner {
     pending_switch: Option<PendingSwitch>,
     /// `None` after the end of the group, or of a connection that the application has closed.
     rmbe: Option<Arc<Rmbe>>,
+    others: OtherRmbes,
     /// Memory of the released RMBE, while it holds data that the application has not read.
     unread: Option<Arc<Block>>,
     remote: Option<PeerRmbe>,
@@ -184,10 +197,14 @@ pub(crate) struct Conn {
     /// Resets the TCP connection.
     #[pin]
     work: Work<Conn>,
+    /// Replaces the RMBE.
+    #[pin]
+    rmbe_work: Work<Conn, RMBE_WORK>,
 }
 
 impl_has_work! {
     impl HasWork<Self> for Conn { self.work }
+    impl HasWork<Self, RMBE_WORK> for Conn { self.rmbe_work }
 }
 
 impl Conn {
@@ -210,6 +227,7 @@ impl Conn {
             at,
             pending_switch: None,
             rmbe: Some(Arc::new(rmbe, GFP_KERNEL)?),
+            others: OtherRmbes::default(),
             unread: None,
             remote: None,
             claim: None,
@@ -236,6 +254,7 @@ impl Conn {
                 send_order <- new_mutex!((), "smc::Conn::send_order"),
                 recv_order <- new_mutex!((), "smc::Conn::recv_order"),
                 work <- new_work!("smc::Conn::work"),
+                rmbe_work <- new_work!("smc::Conn::rmbe_work"),
             }),
             GFP_KERNEL,
         )?;
@@ -292,6 +311,9 @@ impl Conn {
         if !peer.takes_cdc_on_any_link {
             inner.stream.advertise_late();
             inner.stream.expect_data_after_close();
+        }
+        if peer.replaces_rmbes {
+            inner.stream.set_replaceable();
         }
         inner.stream.establish(remote.size);
         let was_killed = inner.stream.is_killed();
@@ -369,7 +391,8 @@ impl Conn {
     /// Detaches the socket that the application closed: there are no more wake-ups.
     pub(crate) fn detach_sock(&self) {
         let mut inner = self.inner.lock();
-        let gone = (inner.owner.take(), inner.unread.take());
+        let replaced = inner.others.take_replaced();
+        let gone = (inner.owner.take(), inner.unread.take(), replaced);
         drop(inner);
         drop(gone);
     }
@@ -402,14 +425,14 @@ impl ConnInner {
         self.unread.as_ref()
     }
 
-    /// Releases the unread data if all was read; the caller drops the result without the lock.
+    /// Releases the unread data, and the RMBE before, if all was read; the caller drops the result without the lock.
     pub(crate) fn forget_read(&mut self) -> impl Sized {
         let is_read = self.stream.readable() == 0;
         let unread = self.unread.take_if(|_| is_read);
         let charge = unread
             .as_ref()
             .and_then(|_| self.charges(|all| all.rmbe.take()));
-        (unread, charge)
+        (unread, charge, self.unneeded_replaced())
     }
 
     /// Releases the RMBE, which goes into quarantine as the peer may still write to it. Data that the application has
@@ -423,7 +446,8 @@ impl ConnInner {
         }
         let is_kept = self.unread.is_some();
         let charge = self.charges(|all| all.rmbe.take_if(|_| !is_kept));
-        (rmbe, charge)
+        let offered = self.charges(|all| all.offered.take());
+        (rmbe, self.others.give_up_offered(), charge, offered)
     }
 
     /// Sets the socket's error without a wake-up; the caller wakes the socket later. Called with the lock held, so that

@@ -30,7 +30,6 @@ use kernel_ext::{
     prelude::*, //
 };
 use smc_proto::{
-    buffer::SizeClass,
     cause::Cause,
     handshake::{
         Disposition,
@@ -58,6 +57,8 @@ use crate::{
         PendingMessage, //
     },
     conn::{
+        largest_rmbe,
+        smallest_rmbe,
         Conn,
         ConnSock,
         MemCharges, //
@@ -317,8 +318,11 @@ impl Session<'_> {
     /// Creates the connection of the socket in a group, with an RMBE.
     fn create_conn(&self, reservation: ConnReservation, at: LinkRef) -> Result<Arc<Conn>, Failure> {
         let sk = self.sk;
-        let want = SizeClass::for_bytes(sk.rcvbuf() / 2);
         let group = reservation.group();
+        let want = match group.peer().replaces_rmbes {
+            true => smallest_rmbe(sk),
+            false => largest_rmbe(sk),
+        };
         let namespace = namespace::of(sk);
         let stats = &namespace.stats.smcr.rmbs;
         let rmbe = group.rmbs.take(at.idx, &at.link, want, stats);
@@ -339,6 +343,7 @@ impl Session<'_> {
             tcp: self.tcp.clone(),
             charges: MemCharges {
                 rmbe: Some(charge),
+                offered: None,
                 sndbuf: None,
             },
         };

@@ -169,5 +169,7 @@ impl Duo {
         sum.transmit |= fx.transmit;
         sum.urgent_at = fx.urgent_at.or(sum.urgent_at);
         sum.broken_pipe |= fx.broken_pipe;
+        sum.replaced |= fx.replaced;
+        sum.offer = fx.offer.or(sum.offer);
     }
 }

@@ -8,6 +8,7 @@
 
 mod app;
 mod receive;
+mod rmbes;
 
 use std::collections::BTreeSet;
 
@@ -25,6 +26,7 @@ use smc_proto::conn::{
 use smc_proto::cursor::Chunks;
 use smc_proto::link::Transport;
 
+use self::rmbes::Rmbes;
 use super::{
     rdma::{
         Completion,
@@ -86,6 +88,7 @@ pub struct Host {
     next: Option<usize>,
     /// The send buffer that the stream has now.
     buffer: Option<usize>,
+    rmbes: Rmbes,
     pub written: u64,
     /// Stream position of the next byte to read, skipped urgent bytes included.
     pub read: u64,
@@ -115,6 +118,7 @@ enum Action {
     Transmit(Side),
     Switch(Side),
     Handover(Side),
+    Offer(Side),
     Execute(Side, usize),
     Ack(Side, usize),
     Bring(Side, usize),
@@ -139,6 +143,9 @@ pub struct Pair {
     pub handovers: u32,
     /// How many times it did.
     pub handed_over: u32,
+    /// How many more times a host may offer another RMBE, and how many times the peer adopted one.
+    pub offers: u32,
+    pub adopted: u32,
     /// The ends treat each other as they treat a C module.
     like_c: bool,
     pub steps: u64,
@@ -155,13 +162,16 @@ impl Pair {
             stream.set_oob_inline(plan.inline);
             match like_c {
                 true => stream.advertise_late(),
-                false => stream.set_immediate(true),
+                false => {
+                    stream.set_immediate(true);
+                    stream.set_replaceable();
+                }
             }
             Host::new(stream, plan)
         };
         let memory = |plan: Plan| Memory {
             sndbufs: Vec::new(),
-            rmbe: vec![0; plan.rmbe.bytes() as usize],
+            rmbes: vec![vec![0; plan.rmbe.bytes() as usize]],
         };
         Self {
             seed,
@@ -172,6 +182,8 @@ impl Pair {
             failures: 0,
             handovers: 0,
             handed_over: 0,
+            offers: 0,
+            adopted: 0,
             like_c,
             steps: 0,
         }
@@ -222,7 +234,7 @@ impl Pair {
         let idle = actions.iter().all(|action| {
             matches!(
                 action,
-                Action::Fail(_) | Action::Repair(_) | Action::Handover(_)
+                Action::Fail(_) | Action::Repair(_) | Action::Handover(_) | Action::Offer(_)
             )
         });
         if idle {
@@ -230,7 +242,7 @@ impl Pair {
         }
         let mut action = *self.rng.pick(&actions);
         let is_rare = match action {
-            Action::Fail(_) | Action::Handover(_) => true,
+            Action::Fail(_) | Action::Handover(_) | Action::Offer(_) => true,
             // What a stream still brings after its end may come late.
             Action::Bring(_, link) => !self.fabric.is_up(link),
             _ => false,
@@ -262,6 +274,9 @@ impl Pair {
             let is_up = LINKS.iter().all(|link| self.fabric.is_up(*link));
             if self.handovers > 0 && host.next.is_none() && is_up {
                 actions.push(Action::Handover(side));
+            }
+            if self.offers > 0 && host.stream.may_offer_rmbe() {
+                actions.push(Action::Offer(side));
             }
             for link in LINKS {
                 let enabled = [
@@ -330,6 +345,7 @@ impl Pair {
                 host.next = Some(1 - host.link);
                 host.transmit = true;
             }
+            Action::Offer(side) => self.offer_rmbe(side),
             Action::Execute(side, link) => self.fabric.execute(side, link, &mut self.memory),
             Action::Ack(side, link) => self.fabric.ack(side, link),
             Action::Bring(side, link) => self.fabric.bring(side, link, &mut self.memory),
@@ -397,11 +413,13 @@ impl Pair {
             host = &mut self.hosts[side.index()];
         }
         host.transmit |= host.stream.skip_urgent().transmit;
+        self.release_replaced(side);
+        let host = &mut self.hosts[side.index()];
         match host.stream.recv_state() {
             Recv::Wait => host.reader_awake = false,
             Recv::Eof | Recv::NotConnected => host.ended = true,
             Recv::Ready(readable) => {
-                assert!(readable <= host.plan.rmbe.bytes());
+                assert!(readable <= host.rmbes.largest);
                 let want = self.rng.between(1, host.plan.chunk);
                 let chunks = host.stream.peek_chunks(0, want);
                 let len = chunks[0].len + chunks[1].len;
@@ -410,6 +428,7 @@ impl Pair {
                 let host = self.host(side);
                 host.read = end;
                 host.transmit |= host.stream.consume(len).transmit;
+                self.release_replaced(side);
             }
         }
     }
@@ -427,10 +446,11 @@ impl Pair {
     fn check_bytes(&self, side: Side, chunks: Chunks) -> u64 {
         let host = &self.hosts[side.index()];
         let mut pos = host.read;
+        let rmbe = self.rmbe_to_read(side);
         for chunk in chunks {
             for offset in chunk.offset..chunk.offset + chunk.len {
                 pos += u64::from(host.leaves_out(pos));
-                let byte = self.memory[side.index()].rmbe[offset as usize];
+                let byte = rmbe[offset as usize];
                 assert_eq!(
                     byte,
                     byte_at(self.seed, side.peer(), pos),
@@ -473,8 +493,9 @@ impl Pair {
                 plan.cdc = plan.cdc.with_retired_links(self.fabric.retired(side));
             }
             // A post that fails for no lasting reason: nothing of the plan may count.
+            let (buffer, to) = (host.buffer, host.rmbes.remote);
             let posted =
-                !self.rng.one_in(40) && self.fabric.post(side, host.link, &plan, host.buffer);
+                !self.rng.one_in(40) && self.fabric.post(side, host.link, &plan, buffer, to);
             if !posted {
                 host.stream.plan_failed(&plan.record);
                 return;
@@ -528,11 +549,15 @@ impl Pair {
     }
 
     fn apply(&mut self, side: Side, fx: Effects) {
+        if fx.replaced {
+            self.replace_rmbe(side);
+        }
         if let Some(offset) = fx.urgent_at {
-            let byte = self.memory[side.index()].rmbe[offset as usize];
+            let rmbe = &self.memory[side.index()].rmbes[self.hosts[side.index()].rmbes.present];
+            let byte = rmbe[offset as usize];
             let (host, peer) = (&self.hosts[side.index()], &self.hosts[side.peer().index()]);
             // What is not read yet fits the ring. A byte that is left out counts as read: the next may lie there.
-            let size = u64::from(host.plan.rmbe.bytes());
+            let size = rmbe.len() as u64;
             let urgent = (host.place()..host.place() + size)
                 .find(|pos| pos % size == u64::from(offset) && peer.urgents.contains(pos))
                 .expect("the peer sent an urgent byte that lies there");

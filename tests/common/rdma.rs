@@ -30,6 +30,8 @@ use super::{
 enum WorkRequest {
     Write {
         buffer: usize,
+        /// The RMBE of the other end.
+        to: usize,
         dst_offset: u32,
         src: Vec<Chunk>,
     },
@@ -70,7 +72,11 @@ pub enum Arrived {
 /// What is in flight in a TCP stream.
 #[derive(Debug)]
 enum Segment {
-    Write { at: usize, bytes: Vec<u8> },
+    Write {
+        to: usize,
+        at: usize,
+        bytes: Vec<u8>,
+    },
     Send(Cdc),
 }
 
@@ -122,7 +128,8 @@ pub struct Memory {
     /// All send buffers ever lent; a returned one is filled with a pattern that no stream contains
     /// for long.
     pub sndbufs: Vec<Vec<u8>>,
-    pub rmbe: Vec<u8>,
+    /// All RMBEs that the connection ever had; one that was released is empty.
+    pub rmbes: Vec<Vec<u8>>,
 }
 
 /// Both links.
@@ -193,13 +200,14 @@ impl Fabric {
         used < self.slots && used + qp.awaiting_ack.len() < WINDOW
     }
 
-    /// Posts a plan; false if the link is down, and then nothing of it was posted.
+    /// Posts a plan, with data of `buffer` for RMBE `to`; false if the link is down, and then nothing of it was posted.
     pub fn post(
         &mut self,
         side: Side,
         link: usize,
         plan: &WritePlan,
         buffer: Option<usize>,
+        to: usize,
     ) -> bool {
         if !self.up[link] {
             return false;
@@ -210,6 +218,7 @@ impl Fabric {
             assert_eq!(src.iter().map(|chunk| chunk.len).sum::<u32>(), write.len);
             posted.push_back(WorkRequest::Write {
                 buffer: buffer.expect("data come from a send buffer"),
+                to,
                 dst_offset: write.dst_offset,
                 src,
             });
@@ -252,6 +261,7 @@ impl Fabric {
             None => {}
             Some(WorkRequest::Write {
                 buffer,
+                to,
                 dst_offset,
                 src,
             }) => {
@@ -263,9 +273,9 @@ impl Fabric {
                 }
                 let at = dst_offset as usize;
                 match self.kinds[link] {
-                    Transport::Roce => place(&mut memory[side.peer().index()], at, &bytes),
+                    Transport::Roce => place(&mut memory[side.peer().index()], to, at, &bytes),
                     Transport::Iwarp => {
-                        let segment = Segment::Write { at, bytes };
+                        let segment = Segment::Write { to, at, bytes };
                         self.qps[link][side.index()].stream.push_back(segment);
                     }
                 }
@@ -303,7 +313,7 @@ impl Fabric {
         let peer = side.peer().index();
         match self.qps[link][side.index()].stream.pop_front() {
             None => {}
-            Some(Segment::Write { at, bytes }) => place(&mut memory[peer], at, &bytes),
+            Some(Segment::Write { to, at, bytes }) => place(&mut memory[peer], to, at, &bytes),
             Some(Segment::Send(cdc)) => {
                 let received = &mut self.qps[link][peer].received;
                 received.push_back(Arrived::Message(cdc));
@@ -435,6 +445,8 @@ impl Fabric {
     }
 }
 
-fn place(memory: &mut Memory, at: usize, bytes: &[u8]) {
-    memory.rmbe[at..at + bytes.len()].copy_from_slice(bytes);
+fn place(memory: &mut Memory, to: usize, at: usize, bytes: &[u8]) {
+    let rmbe = &mut memory.rmbes[to];
+    assert!(!rmbe.is_empty(), "a write to an RMBE that was released");
+    rmbe[at..at + bytes.len()].copy_from_slice(bytes);
 }

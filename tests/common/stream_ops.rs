@@ -10,6 +10,9 @@ use smc_proto::conn::{
     Cdc,
     Fault,
     ProducerFlags,
+    RmbeNum,
+    RmbeOffer,
+    RmbeRefs,
     SendFlags,
     SentRecord,
     StateFlags,
@@ -20,6 +23,10 @@ use smc_proto::cursor::{
     Chunks,
     Cursor,
     Ring, //
+};
+use smc_proto::id::{
+    Rkey,
+    RmbeIndex, //
 };
 
 /// Reads numbers from the bytes; zeros when they are used up.
@@ -44,17 +51,24 @@ impl Input<'_> {
 /// The stream and what the module and an honest observer remember.
 struct Model {
     stream: Stream,
+    /// The RMBEs in use, and their numbers.
     own: Ring,
+    own_num: u8,
     peer: Ring,
+    peer_num: u8,
+    /// Our RMBE that was offered, and the one before; the peer's one before.
+    offered: Option<Ring>,
+    replaced: Option<Ring>,
+    peer_replaced: Option<Ring>,
     sndbuf: Option<Ring>,
     /// What was posted, and what of that has left since.
     records: Vec<SentRecord>,
     left: Vec<SentRecord>,
     /// How many were told of before they left.
     told: u32,
-    /// Last cursors that the stream accepted from the peer, and the last sequence number.
-    cons: Cursor,
-    prod: Cursor,
+    /// Last positions that the stream accepted from the peer, and the last sequence number.
+    cons: u64,
+    prod: u64,
     seq: u16,
     close_posted: bool,
     /// A failover validation failed: messages are ignored from then on.
@@ -67,17 +81,25 @@ pub fn run(bytes: &[u8]) {
     let class = |byte: u8| SizeClass::from_code(byte % 4).expect("a small class");
     let (own, peer) = (class(input.byte()), class(input.byte()));
     let mut stream = Stream::new(own);
+    if input.flag() {
+        stream.set_replaceable();
+    }
     stream.establish(peer);
     let mut model = Model {
         stream,
         own: Ring::new(own),
+        own_num: 0,
         peer: Ring::new(peer),
+        peer_num: 0,
+        offered: None,
+        replaced: None,
+        peer_replaced: None,
         sndbuf: None,
         records: Vec::new(),
         left: Vec::new(),
         told: 0,
-        cons: Cursor::default(),
-        prod: Cursor::default(),
+        cons: 0,
+        prod: 0,
         seq: 0,
         close_posted: false,
         lost: false,
@@ -164,11 +186,9 @@ impl Model {
         }
         if !plan.cdc.is_validation() {
             // What the peer has not read must still be in its ring: never more than that much ahead.
-            let read = u64::from(self.cons.offset)
-                + u64::from(self.cons.wrap) * u64::from(self.peer.size());
             let ahead = self
                 .peer
-                .distance(read, plan.cdc.prod)
+                .distance(self.cons, plan.cdc.prod)
                 .expect("inside the ring");
             assert!(
                 (0..=i64::from(self.peer.size())).contains(&ahead),
@@ -213,23 +233,64 @@ impl Model {
 
     /// A message near what an honest peer might say.
     fn message_nearby(&mut self, input: &mut Input<'_>) {
-        let step = |ring: Ring, cursor: Cursor, by: u32| {
-            let size = u64::from(ring.size());
-            ring.cursor(u64::from(cursor.wrap) * size + u64::from(cursor.offset) + u64::from(by))
-        };
+        let rmbes = self.refs_nearby(input);
+        let (own, peer) = (self.own_of(&rmbes), self.peer_of(&rmbes));
+        let step = |ring: Ring, position: u64, by: u32| ring.cursor(position + u64::from(by));
         let failover = if input.byte() % 64 == 0 { 0 } else { 0x08 };
         let cdc = Cdc {
             seq: self.seq.wrapping_add(u16::from(input.byte() % 4)),
-            prod: step(self.own, self.prod, input.word() % (self.own.size() + 2)),
-            cons: step(self.peer, self.cons, input.word() % 4_000),
+            prod: step(own, self.prod, input.word() % (own.size() + 2)),
+            cons: step(peer, self.cons, input.word() % 4_000),
             flags: ProducerFlags::from_bits(input.byte() & input.byte() & !failover),
             state: StateFlags::from_bits(if input.byte() % 64 == 0 {
                 input.byte()
             } else {
                 0
             }),
+            rmbes,
         };
-        self.message(&cdc);
+        self.message(&cdc, input.flag());
+    }
+
+    /// What an honest peer might say of RMBEs, but for a lie now and then.
+    fn refs_nearby(&self, input: &mut Input<'_>) -> RmbeRefs {
+        let adopts = self.offered.is_some() && input.byte() % 4 == 0;
+        let is_late = self.peer_replaced.is_some() && input.byte() % 4 == 0;
+        let lie = |input: &mut Input<'_>| match input.byte() {
+            0 => input.byte(),
+            _ => 0,
+        };
+        let offers = input.byte() % 8 == 0;
+        let offer = offers.then(|| RmbeOffer {
+            size: SizeClass::from_code(input.byte() % 4).expect("a small class"),
+            index: RmbeIndex::FIRST,
+            rkey: Rkey(1),
+        });
+        RmbeRefs {
+            prod: RmbeNum(
+                self.own_num
+                    .wrapping_add(adopts.into())
+                    .wrapping_add(lie(input)),
+            ),
+            cons: RmbeNum(
+                self.peer_num
+                    .wrapping_sub(is_late.into())
+                    .wrapping_add(lie(input)),
+            ),
+            since: (self.prod as u32).wrapping_add(input.word() % 2_000),
+            offer,
+        }
+    }
+
+    /// The rings that a message names, or, if there are none, those in use.
+    fn own_of(&self, refs: &RmbeRefs) -> Ring {
+        let is_next = refs.prod.0 == self.own_num.wrapping_add(1);
+        self.offered.filter(|_| is_next).unwrap_or(self.own)
+    }
+
+    fn peer_of(&self, refs: &RmbeRefs) -> Ring {
+        let is_last = refs.cons.0 == self.peer_num.wrapping_sub(1);
+        self.peer_replaced.filter(|_| is_last).unwrap_or(self.peer)
     }
 
     fn message_of_any_kind(&mut self, input: &mut Input<'_>) {
@@ -244,23 +305,37 @@ impl Model {
             cons,
             flags: ProducerFlags::from_bits(input.byte()),
             state: StateFlags::from_bits(input.byte()),
+            rmbes: self.refs_nearby(input),
         };
-        self.message(&cdc);
+        self.message(&cdc, input.flag());
     }
 
-    fn message(&mut self, cdc: &Cdc) {
+    /// The peer's message arrives; what it offers is adopted, or not.
+    fn message(&mut self, cdc: &Cdc, adopts: bool) {
         let readable = self.stream.readable();
         match self.stream.on_cdc(cdc) {
             Ok(fx) => {
-                assert!(fx.urgent_at.is_none_or(|offset| offset < self.own.size()));
                 let newer = (cdc.seq.wrapping_sub(self.seq) as i16) >= 0;
                 // An aborted connection takes note of nothing but the peer's end.
                 let heard = newer && !self.stream.is_killed();
                 if heard && !self.lost && !cdc.is_validation() {
                     self.seq = cdc.seq;
                     // Backwards is tolerated and ignored, so only the forward moves count here.
-                    forward(self.own, &mut self.prod, cdc.prod);
-                    forward(self.peer, &mut self.cons, cdc.cons);
+                    let (own, peer) = (self.own_of(&cdc.rmbes), self.peer_of(&cdc.rmbes));
+                    forward(own, &mut self.prod, cdc.prod);
+                    forward(peer, &mut self.cons, cdc.cons);
+                }
+                if fx.replaced {
+                    let new = self.offered.take().expect("one was offered");
+                    self.replaced = Some(std::mem::replace(&mut self.own, new));
+                    self.own_num = self.own_num.wrapping_add(1);
+                }
+                assert!(fx.urgent_at.is_none_or(|offset| offset < self.own.size()));
+                if let Some(offer) = fx.offer.filter(|_| adopts) {
+                    self.stream.adopt_rmbe(offer.size);
+                    let new = Ring::new(offer.size);
+                    self.peer_replaced = Some(std::mem::replace(&mut self.peer, new));
+                    self.peer_num = self.peer_num.wrapping_add(1);
                 }
             }
             Err(fault) => {
@@ -282,7 +357,16 @@ impl Model {
             0
         };
         let chunks = self.stream.peek_chunks(offset, input.word() % 70_000);
-        check_inside(Some(self.own), &chunks);
+        let is_in_replaced = self.stream.is_in_replaced(offset);
+        assert!(!is_in_replaced || self.stream.needs_replaced());
+        check_inside(
+            if is_in_replaced {
+                self.replaced
+            } else {
+                Some(self.own)
+            },
+            &chunks,
+        );
         let len = chunks[0].len + chunks[1].len;
         assert!(offset.saturating_add(len) <= readable.max(offset));
         if offset == 0 {
@@ -303,7 +387,17 @@ impl Model {
             7 | 8 => _ = self.stream.begin_echo(),
             9 => self.silence(),
             10 => _ = self.stream.on_peer_freed(),
+            11..=20 => self.offer(input),
             _ => {}
+        }
+    }
+
+    fn offer(&mut self, input: &mut Input<'_>) {
+        let size = SizeClass::from_code(input.byte() % 4).expect("a small class");
+        if self.stream.may_offer_rmbe() {
+            assert!(self.offered.is_none() && !self.stream.needs_replaced());
+            self.stream.offer_rmbe(size, RmbeIndex::FIRST);
+            self.offered = Some(Ring::new(size));
         }
     }
 
@@ -326,11 +420,9 @@ impl Model {
 }
 
 /// Moves `cursor` to `to` if that is not backwards.
-fn forward(ring: Ring, cursor: &mut Cursor, to: Cursor) {
-    let from = u64::from(cursor.wrap) * u64::from(ring.size()) + u64::from(cursor.offset);
-    if ring.distance(from, to).is_some_and(|ahead| ahead > 0) {
-        *cursor = to;
-    }
+fn forward(ring: Ring, position: &mut u64, to: Cursor) {
+    let ahead = ring.distance(*position, to).unwrap_or(0);
+    *position += u64::try_from(ahead).unwrap_or(0);
 }
 
 /// Both chunks lie inside the ring.

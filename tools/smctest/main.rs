@@ -57,6 +57,7 @@ mod powerloss;
 mod rawclc;
 mod refusing;
 mod reset;
+mod resize;
 mod sameness;
 mod semantics;
 mod server;
@@ -124,6 +125,8 @@ enum Command {
     Gather,
     /// Reset the TCP connection in the middle of a transfer
     Reset,
+    /// See RMBEs grow with use and shrink when idle; prints KTAP
+    Resize(resize::Arguments),
     /// Send malformed handshake messages to the kernel
     Rawclc(rawclc::Arguments),
     /// Be a server that accepts the SMC option and refuses the handshake
@@ -200,6 +203,7 @@ fn main() -> ExitCode {
         Command::Gather => gather::run(context),
         Command::Mesh(arguments) => mesh::run(context, arguments),
         Command::Reset => reset::run(context),
+        Command::Resize(options) => resize::run(context, options),
         Command::Rawclc(options) => rawclc::run(context, options),
         Command::Refuse(options) => rawclc::refuse::run(context, options),
         Command::Strangers(options) => rawclc::strangers::run(context, options),

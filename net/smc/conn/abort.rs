@@ -148,7 +148,7 @@ impl Conn {
         let orphan = inner.orphan.take_if(|_| is_finished);
         let is_closed = inner.owner.is_none();
         let has_tcp = is_finished && inner.closed_tcp.is_some();
-        let mut rmbe = None;
+        let (mut rmbe, mut others) = (None, None);
         if is_finished {
             if let Some(rmbe) = inner.rmbe() {
                 rmbe.set_used(inner.stream.rmbe_used());
@@ -157,9 +157,10 @@ impl Conn {
             inner.release_device();
             // The socket may keep the connection, but nobody reads from it any more.
             rmbe = inner.rmbe.take_if(|_| is_closed);
+            others = Some(inner.others.take(false));
         }
         drop(inner);
-        drop((orphan, rmbe));
+        drop((orphan, rmbe, others));
         self.release_claim(claim);
         if has_changed {
             if let Some(sk) = self.sk() {

@@ -11,9 +11,10 @@ use kernel_ext::{
 };
 use smc_proto::{
     conn::{
+        ArrivedBytes, //
         Cdc,
         Fault,
-        RxVerdict, //
+        RxVerdict,
     },
     lgr::LinkIdx,
     llc::link_work::LinkWork, //
@@ -24,7 +25,6 @@ use super::{
     Conn,
     ConnInner, //
 };
-use crate::rmb::Rmbe;
 
 impl Conn {
     /// Receives a CDC message on link `idx`.
@@ -60,11 +60,17 @@ impl Conn {
         } = &mut *inner;
         let verdict = cdc_hold.filter(cdc, stream, is_any_retired || is_early);
         if verdict == RxVerdict::Deliver {
-            let result = inner.process(Some(idx), cdc);
+            let mut result = inner.process(Some(idx), cdc);
+            if let Ok(after) = &mut result {
+                if let Some(offer) = after.offer() {
+                    self.adopt_rmbe(&mut inner, idx, &offer);
+                    after.set_transmit();
+                }
+            }
             drop(inner);
             return self.conclude_message(result);
         }
-        let is_held = !inner.needs_sync() || inner.arrivals.hold(idx, cdc);
+        let is_held = !inner.needs_sync() || inner.hold_arrival(idx, cdc);
         drop(inner);
         if !is_held {
             self.kill(ECONNABORTED);
@@ -103,8 +109,10 @@ impl ConnInner {
     fn process(&mut self, idx: Option<LinkIdx>, cdc: &Cdc) -> Result<Followup, Fault> {
         let before = self.stream.arrived();
         let fx = self.stream.on_cdc(cdc)?;
-        if let (Some(idx), Some(rmbe)) = (idx, self.rmbe_to_sync()) {
-            rmbe.sync_for_cpu(idx, &self.stream.arrived_since(before));
+        // An RMBE that is not needed any more has nothing to be synchronised.
+        let unneeded = self.note_replaced(&fx);
+        if let (Some(idx), true) = (idx, self.needs_sync()) {
+            self.sync_written(idx, &self.stream.arrived_since(before));
             self.arrivals.took(idx, cdc, &self.stream);
         }
         self.save_urgent(fx.urgent_at);
@@ -113,7 +121,22 @@ impl ConnInner {
         } else if fx.broken_pipe {
             self.note_err(self.cause_of_end(EPIPE));
         }
-        Ok(self.after(fx))
+        Ok(self.after_replacing(fx, unneeded))
+    }
+
+    /// Makes data written through link `idx` visible to the CPU.
+    fn sync_written(&self, idx: LinkIdx, written: &ArrivedBytes) {
+        let others = &self.others;
+        let parts = [
+            (others.replaced(), &written.replaced),
+            (self.rmbe.as_ref(), &written.present),
+            (others.offered(), &written.offered),
+        ];
+        for (rmbe, chunks) in parts {
+            if let Some(rmbe) = rmbe {
+                rmbe.sync_for_cpu(idx, chunks);
+            }
+        }
     }
 
     /// Returns the error for an end that the peer announced over RDMA with `err`. If TCP was ended here
@@ -131,9 +154,9 @@ impl ConnInner {
     /// Processes the held messages if the flush that they waited for is done.
     fn release_held(&mut self) -> [Option<Result<Followup, Fault>>; 4] {
         let held = self.cdc_hold.release();
-        if let (Some(_), Some(rmbe)) = (held.iter().flatten().next(), self.rmbe_to_sync()) {
-            for (idx, chunks) in self.arrivals.release(&self.stream).iter().flatten() {
-                rmbe.sync_for_cpu(*idx, chunks);
+        if held.iter().flatten().next().is_some() && self.needs_sync() {
+            for (idx, written) in self.arrivals.release(&self.stream).iter().flatten() {
+                self.sync_written(*idx, written);
             }
         }
         held.map(|cdc| Some(self.process(None, &cdc?)))
@@ -145,14 +168,15 @@ impl ConnInner {
         self.needs_sync() && self.arrivals.is_early(idx, cdc, &self.stream)
     }
 
-    /// Returns our RMBE if received data need a DMA sync.
-    fn rmbe_to_sync(&self) -> Option<Arc<Rmbe>> {
-        self.rmbe.as_ref().filter(|rmbe| rmbe.needs_sync()).cloned()
-    }
-
     /// Returns whether received data need a DMA sync.
     fn needs_sync(&self) -> bool {
-        self.rmbe.as_ref().is_some_and(|rmbe| rmbe.needs_sync())
+        let all = [self.others.offered(), self.rmbe.as_ref()];
+        all.into_iter().flatten().any(|rmbe| rmbe.needs_sync())
+    }
+
+    /// Notes on which link a message arrived that is held. Returns false if there is no room.
+    fn hold_arrival(&mut self, idx: LinkIdx, cdc: &Cdc) -> bool {
+        self.arrivals.hold(idx, cdc, &self.stream)
     }
 
     /// Saves the urgent byte before it can be overwritten.

@@ -15,6 +15,7 @@ use smc_proto::{
         Cdc,
         Effects,
         EpollMask,
+        RmbeOffer,
         SentRecord,
         Stream, //
     },
@@ -23,6 +24,7 @@ use smc_proto::{
 };
 
 use super::{
+    rmbe::Unneeded,
     Conn,
     ConnInner, //
 };
@@ -42,6 +44,22 @@ pub(super) struct Followup {
     is_ending: bool,
     /// Index of the link on which to send a TEST_LINK: does the peer send more data?
     echo: Option<LinkIdx>,
+    /// A larger RMBE is to be taken.
+    wants_larger: bool,
+    /// Dropped without the lock.
+    _unneeded: Unneeded,
+}
+
+impl Followup {
+    /// Returns the RMBE that the peer offers.
+    pub(super) fn offer(&self) -> Option<RmbeOffer> {
+        self.fx.offer
+    }
+
+    /// A message has to be sent.
+    pub(super) fn set_transmit(&mut self) {
+        self.fx.transmit = true;
+    }
 }
 
 impl Conn {
@@ -58,6 +76,12 @@ impl Conn {
             self.free_if_done();
         }
         self.ask_echo(after.echo);
+        if after.wants_larger {
+            self.schedule_rmbe_work();
+        }
+        if fx.replaced {
+            self.watch_rmbe();
+        }
     }
 
     fn wake(&self, sk: &Sk, after: &Followup) {
@@ -84,7 +108,12 @@ impl Conn {
 }
 
 impl ConnInner {
-    pub(super) fn after(&mut self, mut fx: Effects) -> Followup {
+    pub(super) fn after(&mut self, fx: Effects) -> Followup {
+        self.after_replacing(fx, (None, None))
+    }
+
+    /// As [`Self::after`], with what an RMBE that was replaced leaves behind.
+    pub(super) fn after_replacing(&mut self, mut fx: Effects, unneeded: Unneeded) -> Followup {
         fx.wake_writers &= self.wants_space;
         self.wants_space &= !fx.wake_writers;
         let is_heard = fx.wake_readers
@@ -107,6 +136,8 @@ impl ConnInner {
             is_worth_reading,
             is_ending: self.stream.is_finished() || self.stream.has_stopped_writing(),
             echo: self.begin_echo(),
+            wants_larger: fx.wake_readers && self.wants_larger(),
+            _unneeded: unneeded,
         }
     }
 }
@@ -157,7 +188,9 @@ impl LgrConn for Conn {
         let cork = self.look_at_cork(now);
         let unheard = self.look_at_unheard(now);
         let stalled = self.look_at_user_timeout(now);
-        let all = [silence, orphan, cork, unheard, stalled];
+        let rmbe = self.look_at_rmbe(now);
+        let retry = self.retry_rmbe(now);
+        let all = [silence, orphan, cork, unheard, stalled, rmbe, retry];
         all.into_iter().flatten().min()
     }
 

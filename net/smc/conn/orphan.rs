@@ -189,7 +189,8 @@ impl Conn {
         if let Some(rmbe) = &inner.rmbe {
             rmbe.quarantine();
         }
-        let gone = (inner.rmbe.take(), inner.orphan.take());
+        let others = inner.others.take(true);
+        let gone = (inner.rmbe.take(), inner.orphan.take(), others);
         let has_tcp = inner.closed_tcp.is_some();
         drop(inner);
         drop(gone);

@@ -170,7 +170,11 @@ impl Conn {
                 // CAST: within a ring.
                 chunks: inner.stream.peek_chunks(skip as u32, want),
                 is_full: inner.stream.is_rmbe_full(),
-                rmbe: inner.rmbe().filter(|_| is_ready).cloned(),
+                // CAST: within a ring.
+                rmbe: inner
+                    .rmbe_to_read(skip as u32)
+                    .filter(|_| is_ready)
+                    .cloned(),
                 unread: inner.unread().cloned(),
             };
             (readable, fx)

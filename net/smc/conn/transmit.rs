@@ -22,6 +22,7 @@ use kernel_ext::{
 };
 use smc_proto::{
     conn::{
+        Cdc,
         RdmaWrite,
         WritePlan, //
     },
@@ -241,7 +242,10 @@ impl Conn {
                 token: remote.token,
                 cdc: match plan.cdc.is_validation() {
                     true => self.group.with_retired_links(plan.cdc),
-                    false => plan.cdc,
+                    false => Cdc {
+                        rmbes: inner.refs_on(at.idx, plan.cdc.rmbes),
+                        ..plan.cdc
+                    },
                 },
             };
             slot.write(&message.to_bytes())

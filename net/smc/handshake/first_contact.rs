@@ -76,6 +76,7 @@ pub(super) fn save_peer(conn: &Conn, end: &SmcR, info: Option<&PeerInfo>) -> Res
             hostname: info.hostname,
             takes_cdc_on_any_link: info.takes_cdc_on_any_link,
             takes_immediate: info.takes_immediate,
+            replaces_rmbes: info.replaces_rmbes,
         });
     }
     let rtoken = Rtoken {

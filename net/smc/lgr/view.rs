@@ -29,6 +29,8 @@ pub(crate) struct PeerSystem {
     pub(crate) takes_cdc_on_any_link: bool,
     /// Immediate data of a write may take the place of a CDC message.
     pub(crate) takes_immediate: bool,
+    /// The RMBEs of a connection can be replaced.
+    pub(crate) replaces_rmbes: bool,
 }
 
 impl PeerSystem {
@@ -38,6 +40,7 @@ impl PeerSystem {
         hostname: Hostname([0; 32]),
         takes_cdc_on_any_link: false,
         takes_immediate: false,
+        replaces_rmbes: false,
     };
 }
 

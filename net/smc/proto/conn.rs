@@ -73,15 +73,22 @@ mod immediate;
 mod plan;
 mod post_close;
 mod recv;
+mod replace;
 mod send;
 mod state;
 mod user_timeout;
 mod view;
 
-pub use self::arrivals::Arrivals;
+pub use self::arrivals::{
+    Arrivals,
+    ArrivedBytes, //
+};
 pub use self::cdc::{
     Cdc,
     ProducerFlags,
+    RmbeNum,
+    RmbeOffer,
+    RmbeRefs,
     StateFlags, //
 };
 pub use self::cdc_hold::{
@@ -133,7 +140,7 @@ use crate::cursor::{
 };
 
 // One per connection, under a spinlock; one record per send slot.
-const _: () = assert!(size_of::<Stream>() <= 192);
+const _: () = assert!(size_of::<Stream>() <= 224);
 const _: () = assert!(size_of::<SentRecord>() <= 24);
 
 /// The state of data transfer of one connection.
@@ -188,6 +195,8 @@ pub struct Stream {
     immediate: ImmediateUse,
     /// The position that the last message announced.
     announced: u64,
+    /// Both ends can replace their RMBEs.
+    replaces: bool,
 }
 
 /// Directions that the application shut down: shutdown(2).
@@ -230,6 +239,7 @@ impl Stream {
             after_close: AfterClose::Nothing,
             immediate: ImmediateUse::No,
             announced: 0,
+            replaces: false,
         }
     }
 
@@ -403,11 +413,6 @@ impl Stream {
         self.recv.is_full()
     }
 
-    /// Bytes of our RMBE.
-    pub const fn rmbe_size(&self) -> u32 {
-        self.recv.size()
-    }
-
     /// Processes a CDC message of the peer.
     ///
     /// # Errors
@@ -437,15 +442,21 @@ impl Stream {
         if is_before(cdc.seq, self.seq_peer) {
             return Ok(Effects::default());
         }
-        let cons = self.send.check_cons(cdc.cons)?;
-        let prod = self.recv.check_prod(cdc.prod)?;
+        let refs = self.refs_of_peer(cdc.rmbes);
+        let cons = self.send.check_cons(refs.cons, cdc.cons)?;
+        let prod = self.recv.check_prod(refs.prod, cdc.prod)?;
+        let replaced = self.recv.check_refs(&refs, cdc.prod)?;
         self.seq_peer = cdc.seq;
+        if let Some(end) = replaced {
+            self.recv.rmbes_mut().replace(end);
+        }
         self.forget_echo(prod.is_some());
         self.cdc_due |= self.recv.release_if_resent(cdc.prod);
 
         let mut fx = Effects {
             wake_readers: prod.is_some() || cdc.flags.contains(ProducerFlags::WRITE_BLOCKED),
             urgent_at: self.recv.on_prod(cdc.prod, prod, cdc.flags),
+            replaced: replaced.is_some(),
             ..Effects::default()
         };
         if fx.urgent_at.is_some() {
@@ -467,6 +478,7 @@ impl Stream {
         }
         self.on_peer_state(cdc.state, &mut fx);
         self.abort_on_data_after_close();
+        fx.offer = self.adoptable(&refs);
         let is_asked = cons.is_some() || self.is_close_ready();
         fx.transmit = self.cdc_due || (is_asked && self.has_work());
         Ok(fx)

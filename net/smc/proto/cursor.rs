@@ -43,6 +43,12 @@ impl Ring {
         Self { class }
     }
 
+    /// Its size class.
+    #[inline]
+    pub const fn class(self) -> SizeClass {
+        self.class
+    }
+
     /// Its bytes.
     #[inline]
     pub const fn size(self) -> u32 {

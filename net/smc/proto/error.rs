@@ -84,6 +84,8 @@ pub enum PeerMisbehaved {
     ConsumerOverrun,
     /// A cursor moved by more than one ring, or backwards.
     CursorJump,
+    /// A message names an RMBE that was not offered, or that its data are not in.
+    UnknownRmbe,
 }
 
 impl PeerMisbehaved {
@@ -99,7 +101,8 @@ impl PeerMisbehaved {
             | Self::CursorOutsideRing
             | Self::ProducerOverrun
             | Self::ConsumerOverrun
-            | Self::CursorJump => None,
+            | Self::CursorJump
+            | Self::UnknownRmbe => None,
         }
     }
 }

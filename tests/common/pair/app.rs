@@ -9,6 +9,7 @@ use smc_proto::conn::{
 };
 
 use super::{
+    rmbes::Rmbes,
     Action,
     Host,
     Plan, //
@@ -25,6 +26,7 @@ impl Host {
             link: 0,
             next: None,
             buffer: None,
+            rmbes: Rmbes::new(&plan),
             written: 0,
             read: 0,
             urgents: BTreeSet::new(),

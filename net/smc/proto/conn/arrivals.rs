@@ -11,6 +11,7 @@
 use crate::conn::{
     is_before,
     Cdc,
+    RmbeRefs,
     Stream, //
 };
 use crate::cursor::{
@@ -23,8 +24,19 @@ use crate::lgr::LinkIdx;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProdPosition(u64);
 
+/// Bytes that the peer wrote, by RMBE.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArrivedBytes {
+    /// In the one that was in use before.
+    pub replaced: Chunks,
+    /// In the one in use.
+    pub present: Chunks,
+    /// In the one that was offered: the message that says so is held.
+    pub offered: Chunks,
+}
+
 /// The index of a link, and the bytes that it delivered.
-type Part = (LinkIdx, Chunks);
+type Part = (LinkIdx, ArrivedBytes);
 
 /// Limit of link changes by the peer while a missing message is awaited.
 const PARTS: usize = 4;
@@ -34,8 +46,8 @@ const PARTS: usize = 4;
 pub struct Arrivals {
     /// The link of the newest message accepted.
     newest: Option<LinkIdx>,
-    /// The links of held messages, in order, and the producer cursor of the last message on each.
-    held: [Option<(LinkIdx, Cursor)>; PARTS],
+    /// The links of held messages, in order, and the producer cursor of the last message on each, with its RMBE.
+    held: [Option<(LinkIdx, Cursor, RmbeRefs)>; PARTS],
 }
 
 impl Arrivals {
@@ -54,21 +66,21 @@ impl Arrivals {
 
     /// Records that a message is held. Returns false if there is no room: the link of its bytes is then unknown.
     #[must_use]
-    pub fn hold(&mut self, idx: LinkIdx, cdc: &Cdc) -> bool {
+    pub fn hold(&mut self, idx: LinkIdx, cdc: &Cdc, stream: &Stream) -> bool {
         if cdc.is_validation() {
             return true;
         }
         let last = self.held.iter().flatten().count().checked_sub(1);
         let place = match last.and_then(|last| self.held.get_mut(last)) {
-            Some(Some((of, prod))) if *of == idx => {
-                *prod = cdc.prod;
+            Some(Some((of, prod, refs))) if *of == idx => {
+                (*prod, *refs) = (cdc.prod, stream.refs_of_peer(cdc.rmbes));
                 return true;
             }
             _ => self.held.iter_mut().find(|place| place.is_none()),
         };
         match place {
             Some(place) => {
-                *place = Some((idx, cdc.prod));
+                *place = Some((idx, cdc.prod, stream.refs_of_peer(cdc.rmbes)));
                 true
             }
             None => false,
@@ -79,12 +91,13 @@ impl Arrivals {
     pub fn release(&mut self, stream: &Stream) -> [Option<Part>; PARTS] {
         let mut from = stream.arrived();
         core::mem::take(&mut self.held).map(|held| {
-            let (idx, prod) = held?;
+            let (idx, prod, refs) = held?;
             self.newest = Some(idx);
-            let to = ProdPosition(stream.recv.check_prod(prod).ok()??);
-            let chunks = stream.between(from, to);
-            from = ProdPosition(from.0.max(to.0));
-            Some((idx, chunks))
+            let to = stream.recv.check_prod(refs.prod, prod).ok()??;
+            let end = stream.recv.check_refs(&refs, prod).ok()?;
+            let written = stream.recv.rmbes().arrived(from.0, to, end);
+            from = ProdPosition(from.0.max(to));
+            Some((idx, written))
         })
     }
 }
@@ -95,16 +108,11 @@ impl Stream {
         ProdPosition(self.recv.received())
     }
 
-    /// Returns where in our RMBE the bytes written since `before` are.
-    pub fn arrived_since(&self, before: ProdPosition) -> Chunks {
-        self.between(before, self.arrived())
-    }
-
-    fn between(&self, from: ProdPosition, to: ProdPosition) -> Chunks {
-        let len = to.0.saturating_sub(from.0);
+    /// Returns where in our RMBEs the bytes written since `before` are.
+    pub fn arrived_since(&self, before: ProdPosition) -> ArrivedBytes {
         self.recv
-            .ring()
-            .chunks(from.0, u32::try_from(len).unwrap_or(u32::MAX))
+            .rmbes()
+            .arrived(before.0, self.recv.received(), None)
     }
 
     /// Whether messages of the peer before `seq` are missing.
@@ -165,11 +173,13 @@ mod tests {
                     let before = self.stream.arrived();
                     self.stream.on_cdc(cdc).unwrap();
                     self.arrivals.took(idx, cdc, &self.stream);
-                    let chunks = self.stream.arrived_since(before);
+                    let chunks = self.stream.arrived_since(before).present;
                     self.synced
                         .extend((chunks[0].len > 0).then_some((link, chunks)));
                 }
-                RxVerdict::Hold | RxVerdict::HoldAndFlush => assert!(self.arrivals.hold(idx, cdc)),
+                RxVerdict::Hold | RxVerdict::HoldAndFlush => {
+                    assert!(self.arrivals.hold(idx, cdc, &self.stream));
+                }
             }
             verdict
         }
@@ -179,7 +189,7 @@ mod tests {
             let parts = self.arrivals.release(&self.stream);
             let parts = parts.into_iter().flatten();
             self.synced
-                .extend(parts.map(|(idx, chunks)| (idx.get(), chunks)));
+                .extend(parts.map(|(idx, written)| (idx.get(), written.present)));
             for cdc in self.cdc_hold.release().iter().flatten() {
                 self.stream.on_cdc(cdc).unwrap();
             }
@@ -243,11 +253,11 @@ mod tests {
 
     #[test]
     fn too_many_changes_are_not_remembered() {
-        let mut arrivals = Arrivals::default();
+        let (mut arrivals, stream) = (Arrivals::default(), Rig::new().stream);
         for idx in &LinkIdx::ALL[..PARTS] {
-            assert!(arrivals.hold(*idx, &data(1, 10)));
+            assert!(arrivals.hold(*idx, &data(1, 10), &stream));
         }
-        assert!(!arrivals.hold(LinkIdx::ALL[PARTS], &data(1, 10)));
+        assert!(!arrivals.hold(LinkIdx::ALL[PARTS], &data(1, 10), &stream));
     }
 
     #[test]

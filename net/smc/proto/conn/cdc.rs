@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A CDC message (connection data control, RFC 7609 section 4.3), without its wire form.
 
+use crate::buffer::SizeClass;
 use crate::cursor::Cursor;
 use crate::flags::flags;
-use crate::id::LinkNum;
+use crate::id::{
+    LinkNum,
+    Rkey,
+    RmbeIndex, //
+};
 use crate::lgr::MAX_LINKS;
 
 /// One CDC message, sent or received. The wire form adds the alert token of the receiver's connection.
@@ -19,6 +24,8 @@ pub struct Cdc {
     pub flags: ProducerFlags,
     /// Flags about the connection; once set they stay set.
     pub state: StateFlags,
+    /// The RMBEs that the cursors are positions in.
+    pub rmbes: RmbeRefs,
 }
 
 impl Cdc {
@@ -44,6 +51,41 @@ impl Cdc {
         let [e, f, g, h] = self.cons.offset.to_be_bytes();
         [a, b, c, d, e, f, g, h].map(LinkNum)
     }
+}
+
+/// The number of one of the RMBEs that a connection uses at one end one after the other; 0 for that of the handshake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RmbeNum(pub u8);
+
+impl RmbeNum {
+    /// The number of the one that replaces it.
+    pub(super) const fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+}
+
+/// What a CDC message says of RMBEs. All zero in messages of and to a peer that does not replace them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RmbeRefs {
+    /// The receiver's RMBE that the producer cursor is a position in.
+    pub prod: RmbeNum,
+    /// The sender's RMBE that the consumer cursor is a position in.
+    pub cons: RmbeNum,
+    /// The stream position, modulo 2^32, from which on the sender's data are in `prod`.
+    pub since: u32,
+    /// The sender's RMBE that is to replace `cons`.
+    pub offer: Option<RmbeOffer>,
+}
+
+/// An RMBE that is to replace the one in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RmbeOffer {
+    /// Its size.
+    pub size: SizeClass,
+    /// Its index in the RMB.
+    pub index: RmbeIndex,
+    /// The key of the RMB on the link by which the message is sent; zero in a plan.
+    pub rkey: Rkey,
 }
 
 flags! {

@@ -116,7 +116,8 @@ impl HeldCdc {
             }
             let has_asked = older.flags.contains(ProducerFlags::UPDATE_REQUESTED);
             let was_urgent = older.flags.contains(ProducerFlags::URGENT_PRESENT);
-            let is_urgent = was_urgent && older.prod == cdc.prod;
+            let is_urgent =
+                was_urgent && older.prod == cdc.prod && older.rmbes.prod == cdc.rmbes.prod;
             if was_urgent && !is_urgent {
                 self.urgent = Some(older);
             }

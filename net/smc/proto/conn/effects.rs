@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Parameters of a stream's operations beside messages, and the actions it requests from the module.
 
+use crate::conn::RmbeOffer;
 use crate::error::PeerMisbehaved;
 
 /// Why a connection cannot go on; it has to be aborted.
@@ -51,6 +52,12 @@ pub struct Effects {
     pub broken_pipe: bool,
     /// The state changed: report it to pollers; see [`is_finished`](super::Stream::is_finished).
     pub state_changed: bool,
+    /// The peer offers an RMBE in place of the one that data are written to: call
+    /// [`adopt_rmbe`](super::Stream::adopt_rmbe) under the same hold of the lock if it can be written to.
+    pub offer: Option<RmbeOffer>,
+    /// The peer has adopted the RMBE that was offered to it. The one before is needed as long as
+    /// [`needs_replaced`](super::Stream::needs_replaced).
+    pub replaced: bool,
 }
 
 /// Actions for the module after a read.

@@ -13,6 +13,7 @@ use crate::conn::{
     Fault,
     ProducerFlags,
     RdmaWrite,
+    RmbeRefs,
     StateFlags,
     Stream, //
 };
@@ -83,6 +84,11 @@ impl Stream {
             cons: self.send.acked_cursor(),
             flags: ProducerFlags::default(),
             state: self.peer,
+            rmbes: RmbeRefs {
+                prod: self.recv.rmbes().num(),
+                cons: self.send.rmbe(),
+                ..RmbeRefs::default()
+            },
         }
     }
 }
@@ -104,12 +110,13 @@ impl CdcHold {
             Some(held) if is_before(seq, held.seq.wrapping_add(1)) => return Ok(None),
             Some(_) | None => return Err(Fault::LostMessages),
         };
-        if len > stream.rmbe_size() {
+        let ring = stream.recv.rmbes().ring_of(last.rmbes.prod)?;
+        if len > ring.size() {
             return Err(PeerMisbehaved::ProducerOverrun.into());
         }
         Ok(Some(Cdc {
             seq,
-            prod: stream.recv.ring().after(last.prod, len),
+            prod: ring.after(last.prod, len),
             flags: ProducerFlags::default(),
             ..last
         }))

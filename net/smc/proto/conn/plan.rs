@@ -180,6 +180,7 @@ impl Stream {
                 cons,
                 flags,
                 state,
+                rmbes: self.rmbe_refs(),
             },
             record,
             immediate,

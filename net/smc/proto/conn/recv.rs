@@ -5,7 +5,16 @@
 //! Stream positions: `advertised` (sent to the peer) <= `consumed` (read) <= `received`. If the urgent byte is next,
 //! `advertised` may be one ahead of `consumed`.
 
-use crate::conn::ProducerFlags;
+use crate::conn::replace::{
+    end_of_replaced,
+    position_near,
+    OwnRmbes, //
+};
+use crate::conn::{
+    ProducerFlags,
+    RmbeNum,
+    RmbeRefs, //
+};
 use crate::cursor::{
     Chunk,
     Chunks,
@@ -43,7 +52,7 @@ pub(super) enum ConsHold {
 /// Ring and read position of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecvState {
-    ring: Ring,
+    rmbes: OwnRmbes,
     received: u64,
     consumed: u64,
     advertised: u64,
@@ -87,7 +96,7 @@ impl RecvState {
 
     pub(super) const fn new(ring: Ring) -> Self {
         Self {
-            ring,
+            rmbes: OwnRmbes::new(ring),
             received: 0,
             consumed: 0,
             advertised: 0,
@@ -110,9 +119,58 @@ impl RecvState {
         self.inline = inline;
     }
 
-    /// The ring.
-    pub(super) const fn ring(&self) -> Ring {
-        self.ring
+    // --- Which RMBE.
+
+    /// Our RMBEs.
+    #[inline]
+    pub(super) const fn rmbes(&self) -> &OwnRmbes {
+        &self.rmbes
+    }
+
+    pub(super) const fn rmbes_mut(&mut self) -> &mut OwnRmbes {
+        &mut self.rmbes
+    }
+
+    #[inline]
+    const fn ring(&self) -> Ring {
+        self.rmbes.ring()
+    }
+
+    /// Checks what a message with a producer cursor that [`Self::check_prod`] accepted says of RMBEs. Returns where the
+    /// data in the present one end, if the peer has adopted the other.
+    pub(super) fn check_refs(
+        &self,
+        refs: &RmbeRefs,
+        cursor: Cursor,
+    ) -> Result<Option<u64>, PeerMisbehaved> {
+        if refs.prod == self.rmbes.num() {
+            return Ok(None);
+        }
+        let ring = self.rmbes.ring_of(refs.prod)?;
+        let ahead = ring.distance(self.received, cursor).unwrap_or(0);
+        let prod = self.received.saturating_add_signed(ahead);
+        let since = position_near(self.received, refs.since);
+        let end = end_of_replaced(self.received, since, prod)?;
+        // What was not read fits either: the one before up to `end`, and the other as the peer counts on it.
+        let unread = end
+            .wrapping_sub(self.received)
+            .saturating_add(self.not_advertised());
+        let most = self.ring().size().min(ring.size());
+        match unread <= u64::from(most) {
+            true => Ok(Some(end)),
+            false => Err(PeerMisbehaved::ProducerOverrun),
+        }
+    }
+
+    /// Whether unread data are in the RMBE before.
+    pub(super) fn needs_replaced(&self) -> bool {
+        self.rmbes.replaced_at(self.consumed).is_some()
+    }
+
+    /// Whether [`Self::peek`] from `offset` on returns chunks of the RMBE before.
+    pub(super) fn is_in_replaced(&self, offset: u32) -> bool {
+        let (from, _) = self.readable_from(offset);
+        self.rmbes.replaced_at(from).is_some()
     }
 
     // --- What the peer wrote.
@@ -122,11 +180,15 @@ impl RecvState {
         self.received
     }
 
-    /// Checks a producer cursor of the peer; returns the new position if it moves forward.
-    pub(super) fn check_prod(&self, prod: Cursor) -> Result<Option<u64>, PeerMisbehaved> {
-        let size = u64::from(self.ring.size());
-        let ahead = self
-            .ring
+    /// Checks a producer cursor of the peer, for RMBE `num`; returns the new position if it moves forward.
+    pub(super) fn check_prod(
+        &self,
+        num: RmbeNum,
+        prod: Cursor,
+    ) -> Result<Option<u64>, PeerMisbehaved> {
+        let ring = self.rmbes.ring_of(num)?;
+        let size = u64::from(ring.size());
+        let ahead = ring
             .distance(self.received, prod)
             .ok_or(PeerMisbehaved::CursorOutsideRing)?;
         match u64::try_from(ahead) {
@@ -148,7 +210,7 @@ impl RecvState {
 
     /// Whether the peer's last message announced as much as any before: it repeats nothing.
     pub(super) fn has_all_announced(&self) -> bool {
-        self.prod == self.ring.cursor(self.received)
+        self.prod == self.ring().cursor(self.received)
     }
 
     /// Applies a message with the producer cursor `cursor`, of which [`Self::check_prod`] returned `prod`. Returns the
@@ -174,7 +236,7 @@ impl RecvState {
             return None;
         };
         self.received = received;
-        if self.unread() > self.ring.size().into() {
+        if self.unread() > self.ring().size().into() {
             // The space of the urgent byte was reused, as advertised to the peer. The byte itself was saved.
             self.consumed = self.urgent_end;
             self.has_mark = false;
@@ -189,7 +251,7 @@ impl RecvState {
         self.urgent = UrgentState::Valid;
         self.urgent_end = received;
         self.has_mark = true;
-        Some(self.ring.offset(received.wrapping_sub(1)))
+        Some(self.ring().offset(received.wrapping_sub(1)))
     }
 
     /// Whether an urgent byte that arrived requires a consumer update at once: the peer waits until it was read, and a
@@ -204,7 +266,7 @@ impl RecvState {
     }
 
     pub(super) const fn cons_cursor(&self) -> Cursor {
-        self.ring.cursor(self.consumed)
+        self.ring().cursor(self.consumed)
     }
 
     /// Bytes of the ring that the peer may not overwrite.
@@ -216,7 +278,7 @@ impl RecvState {
     /// The peer's write position, the application's read position, and the flags of the peer's last message
     /// (diagnosis).
     pub(super) const fn view(&self) -> ([Cursor; 2], ProducerFlags) {
-        let received = self.ring.cursor(self.received);
+        let received = self.ring().cursor(self.received);
         ([received, self.cons_cursor()], self.flags)
     }
 
@@ -273,7 +335,7 @@ impl RecvState {
     /// next TCP counts its byte, and requires one more (`tcp_poll`).
     pub(super) fn is_worth_reading(&self, lowat: u32) -> bool {
         let wanted = u64::from(lowat).saturating_add(self.is_at_hole().into());
-        let room = u64::from(self.ring.size())
+        let room = u64::from(self.ring().size())
             .saturating_sub(self.received.saturating_sub(self.advertised));
         let is_tight = room <= self.least_update().into();
         let unread = self.unread();
@@ -282,17 +344,22 @@ impl RecvState {
 
     /// Returns the readable bytes from `offset` on. A read ends at the urgent mark, and begins after the urgent byte
     /// unless that is inline.
+    ///
+    /// All chunks are in one RMBE: see [`Self::is_in_replaced`].
     pub(super) fn peek(&self, offset: u32, len: u32) -> Chunks {
+        let (from, to) = self.readable_from(offset);
+        self.rmbes.chunks(from, to, len)
+    }
+
+    /// The stream positions between which a read from `offset` on may return data.
+    fn readable_from(&self, offset: u32) -> (u64, u64) {
         let (mut from, mut to) = (self.consumed, self.received);
         match self.mark() {
             Some(mark) if mark != from => to = mark,
             Some(_) if !self.inline => from = from.wrapping_add(1),
             Some(_) | None => {}
         }
-        let from = from.wrapping_add(offset.into());
-        let rest = to.saturating_sub(from);
-        self.ring
-            .chunks(from, len.min(u32::try_from(rest).unwrap_or(u32::MAX)))
+        (from.wrapping_add(offset.into()), to)
     }
 
     /// To be called before a read: skips the urgent byte if it is next and not inline.
@@ -349,7 +416,7 @@ impl RecvState {
     ///
     /// Unlike the C module this also updates a blocked peer when the ring was read empty.
     fn cons_update(&mut self, forced: bool, at_mark: bool) -> ConsUpdate {
-        let size = u64::from(self.ring.size());
+        let size = u64::from(self.ring().size());
         let unadvertised = self.given_back().saturating_sub(self.advertised);
         let free = size.saturating_sub(self.received.saturating_sub(self.advertised));
         let least = self.least_update();
@@ -369,7 +436,7 @@ impl RecvState {
 
     /// Least number of bytes for an update of the peer.
     fn least_update(&self) -> u32 {
-        (self.ring.size() / 10).max(Self::LEAST_UPDATE)
+        (self.ring().size() / 10).max(Self::LEAST_UPDATE)
     }
 
     /// The read position, plus one if the urgent byte is next: that is kept outside the ring, and its sender may wait
@@ -407,7 +474,7 @@ impl RecvState {
     /// none has to be sent for the cursor alone.
     pub(super) fn owes_cons(&self) -> bool {
         let unadvertised = self.given_back().saturating_sub(self.advertised);
-        self.advertises_all || unadvertised >= u64::from(self.ring.size() / 4)
+        self.advertises_all || unadvertised >= u64::from(self.ring().size() / 4)
     }
 
     /// Returns the consumer cursor to send, which counts as advertised.
@@ -419,7 +486,7 @@ impl RecvState {
 
     /// The consumer cursor that was sent last.
     pub(super) fn advertised_cursor(&self) -> Cursor {
-        self.ring.cursor(self.advertised)
+        self.ring().cursor(self.advertised)
     }
 
     /// Whether all received data were advertised as read, so that there is room.
@@ -461,7 +528,7 @@ impl RecvState {
             ConsHold::No | ConsHold::PeerValidating => false,
             ConsHold::LocalSwitch => self.release_cons(),
             ConsHold::PeerResending => {
-                let behind = self.ring.distance(self.received, prod).unwrap_or(0);
+                let behind = self.ring().distance(self.received, prod).unwrap_or(0);
                 let position = self.received.saturating_add_signed(behind);
                 position >= self.consumed && self.release_cons()
             }
@@ -475,12 +542,12 @@ impl RecvState {
 
     /// Whether the ring is full.
     pub(super) fn is_full(&self) -> bool {
-        self.unread() >= self.ring.size().into()
+        self.unread() >= self.ring().size().into()
     }
 
     /// Bytes of the ring.
     pub(super) const fn size(&self) -> u32 {
-        self.ring.size()
+        self.ring().size()
     }
 }
 

@@ -12,6 +12,7 @@ use crate::buffer::SizeClass;
 use crate::conn::{
     PeerProgress,
     RdmaWrite,
+    RmbeNum,
     SendFlags, //
 };
 use crate::cursor::{
@@ -57,7 +58,14 @@ pub(super) struct SendState {
     /// Data after an urgent byte wait until the peer has read the byte.
     waits_behind_urgent: bool,
     sndbuf: Option<Ring>,
+    /// The peer's RMBE, once it is known.
     peer: Option<Ring>,
+    /// Which of the peer's RMBEs that is.
+    rmbe: RmbeNum,
+    /// The one before: the peer may still name it in its messages.
+    replaced: Option<Ring>,
+    /// Data after this position are in `peer`.
+    in_rmbe_since: u64,
     /// A copy from the application into the send buffer is under way.
     filling: bool,
 }
@@ -76,12 +84,40 @@ impl SendState {
             waits_behind_urgent: false,
             sndbuf: None,
             peer: None,
+            rmbe: RmbeNum(0),
+            replaced: None,
+            in_rmbe_since: 0,
             filling: false,
         }
     }
 
     pub(super) fn set_peer_rmbe(&mut self, class: SizeClass) {
         self.peer.get_or_insert(Ring::new(class));
+    }
+
+    /// The number of the peer's RMBE.
+    pub(super) const fn rmbe(&self) -> RmbeNum {
+        self.rmbe
+    }
+
+    /// The stream position, modulo 2^32, from which on data are in that RMBE.
+    pub(super) const fn in_rmbe_since(&self) -> u32 {
+        // CAST: the lower half.
+        self.in_rmbe_since as u32
+    }
+
+    /// Whether data can be written to another RMBE of the peer from now on: nothing has to be repeated, and all that
+    /// the peer may have yet to read would fit there, so that the window is not negative.
+    pub(super) fn may_move_to(&self, class: SizeClass) -> bool {
+        let unread = self.sent.wrapping_sub(self.acked);
+        self.peer.is_some() && self.sent == self.sent_max && unread <= class.bytes().into()
+    }
+
+    /// Data are written to another RMBE of the peer from now on.
+    pub(super) fn move_to(&mut self, class: SizeClass) {
+        self.replaced = self.peer.replace(Ring::new(class));
+        self.rmbe = self.rmbe.next();
+        self.in_rmbe_since = self.sent;
     }
 
     /// Makes data after an urgent byte wait until the peer has read it. A C peer keeps one mark, and delivers the byte
@@ -344,6 +380,7 @@ impl SendState {
     pub(super) fn rewind(&mut self) {
         self.sent = self.fin.max(self.acked);
         self.fin = self.sent;
+        self.in_rmbe_since = self.in_rmbe_since.min(self.sent);
         let lost = matches!(self.urgent, Urgent::Posted(end) if end > self.sent);
         self.unpost_urgent(lost);
     }
@@ -353,9 +390,18 @@ impl SendState {
         self.fin != self.sent
     }
 
-    /// Checks a consumer cursor of the peer; returns the new position if it moves forward.
-    pub(super) fn check_cons(&self, cons: Cursor) -> Result<Option<u64>, PeerMisbehaved> {
-        let Some(ring) = self.peer else {
+    /// Checks a consumer cursor of the peer, for its RMBE `num`; returns the new position if it moves forward.
+    pub(super) fn check_cons(
+        &self,
+        num: RmbeNum,
+        cons: Cursor,
+    ) -> Result<Option<u64>, PeerMisbehaved> {
+        let ring = match num == self.rmbe {
+            true => self.peer,
+            false if num.next() == self.rmbe => self.replaced,
+            false => return Err(PeerMisbehaved::UnknownRmbe),
+        };
+        let Some(ring) = ring else {
             // Nothing was written yet, so nothing can have been read.
             return if cons == Cursor::default() {
                 Ok(None)

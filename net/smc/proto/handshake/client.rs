@@ -281,7 +281,7 @@ impl Proposed<'_> {
     ) -> Result<Option<IwarpParams>, PeerError> {
         // The port is 0 where the server cannot accept a connection.
         let is_chosen = match first.vendor() {
-            Vendor::Iwarp { port } => port == 0 || port >= IwListenAddr::FIRST_PORT,
+            Vendor::Iwarp { port, .. } => port == 0 || port >= IwListenAddr::FIRST_PORT,
             Vendor::Unknown | Vendor::AnyLink { .. } => false,
         };
         match self.iwarp {

@@ -70,6 +70,8 @@ pub struct PeerInfo {
     pub takes_cdc_on_any_link: bool,
     /// Data may be announced to it by [immediate data](crate::wire::immediate).
     pub takes_immediate: bool,
+    /// The RMBEs of a connection can be [replaced](crate::conn::RmbeRefs).
+    pub replaces_rmbes: bool,
     /// For a link over iWARP, the TCP port at which it accepts our connection; 0 for none.
     pub listener: u16,
 }
@@ -131,9 +133,13 @@ impl NewLgr {
     /// Makes the first contact extension. Release 0 has no limits and no vendor's options, and sends zeros.
     pub(super) fn extension(&self, own: OwnInfo) -> FirstContactExt {
         let vendor = match own.listener {
-            Some(port) => Vendor::Iwarp { port },
+            Some(port) => Vendor::Iwarp {
+                port,
+                replaces_rmbes: true,
+            },
             None => Vendor::AnyLink {
                 takes_immediate: true,
+                replaces_rmbes: true,
             },
         };
         let has_limits = self.release >= Release::R1;
@@ -177,18 +183,33 @@ impl NewLgr {
 impl PeerInfo {
     /// Takes what is needed of the first contact extension, for a link over iWARP or not.
     pub(super) fn of(first: &FirstContactExt, is_iwarp: bool) -> Self {
-        Self {
+        let peer = Self {
             os: first.os,
             hostname: first.hostname,
-            takes_cdc_on_any_link: is_iwarp || matches!(first.vendor(), Vendor::AnyLink { .. }),
-            takes_immediate: first.vendor()
-                == Vendor::AnyLink {
-                    takes_immediate: true,
-                },
-            listener: match first.vendor() {
-                Vendor::Iwarp { port } if is_iwarp => port,
-                Vendor::Iwarp { .. } | Vendor::Unknown | Vendor::AnyLink { .. } => 0,
+            takes_cdc_on_any_link: is_iwarp,
+            takes_immediate: false,
+            replaces_rmbes: false,
+            listener: 0,
+        };
+        match first.vendor() {
+            Vendor::AnyLink {
+                takes_immediate,
+                replaces_rmbes,
+            } => Self {
+                takes_cdc_on_any_link: true,
+                takes_immediate,
+                replaces_rmbes,
+                ..peer
             },
+            Vendor::Iwarp {
+                port,
+                replaces_rmbes,
+            } if is_iwarp => Self {
+                replaces_rmbes,
+                listener: port,
+                ..peer
+            },
+            Vendor::Iwarp { .. } | Vendor::Unknown => peer,
         }
     }
 }
@@ -239,6 +260,7 @@ mod tests {
         let ours = |release| new(release, 255, 2).extension(OWN);
         let immediate = Vendor::AnyLink {
             takes_immediate: true,
+            replaces_rmbes: true,
         };
         assert_eq!(ours(Release::R1).vendor(), immediate);
         assert_eq!(ours(Release::R0).vendor_options, 0);

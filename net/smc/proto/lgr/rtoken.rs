@@ -159,9 +159,30 @@ impl<'a> Rtokens<'a> {
         token: Rtoken,
         element: RmbeIndex,
     ) -> Result<RtokenIdx, Refused> {
-        let index = self
-            .position(|row| row.get(idx) == Some(token))
-            .ok_or(Refused::Unknown)?;
+        self.claim_in(|row| row.get(idx) == Some(token), element)
+    }
+
+    /// As [`Rtokens::claim`], for a buffer identified by its key on link `idx` alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rtokens::claim`].
+    pub fn claim_by_key(
+        &mut self,
+        idx: LinkIdx,
+        rkey: Rkey,
+        element: RmbeIndex,
+    ) -> Result<RtokenIdx, Refused> {
+        let has_key = |row: &RtokenEntry| row.get(idx).is_some_and(|token| token.rkey == rkey);
+        self.claim_in(has_key, element)
+    }
+
+    fn claim_in(
+        &mut self,
+        is_meant: impl Fn(&RtokenEntry) -> bool,
+        element: RmbeIndex,
+    ) -> Result<RtokenIdx, Refused> {
+        let index = self.position(is_meant).ok_or(Refused::Unknown)?;
         let row = self.rows.get_mut(index).ok_or(Refused::Unknown)?;
         let generation = row.generation;
         let (word, bit) = row.claim_of(element).ok_or(Refused::Unknown)?;

@@ -18,14 +18,22 @@ use zerocopy_derive::{
     Unaligned, //
 };
 
+use crate::buffer::SizeClass;
 use crate::conn::{
     Cdc,
     ProducerFlags,
+    RmbeNum,
+    RmbeOffer,
+    RmbeRefs,
     StateFlags, //
 };
 use crate::cursor::Cursor;
 use crate::error::Malformed;
-use crate::id::AlertToken;
+use crate::id::{
+    AlertToken,
+    Rkey,
+    RmbeIndex, //
+};
 
 use super::{
     Reader,
@@ -66,6 +74,7 @@ impl CdcMessage {
                 cons: raw.cons.cursor(),
                 flags: ProducerFlags::from_bits(raw.prod_flags),
                 state: StateFlags::from_bits(raw.state_flags),
+                rmbes: raw.rmbes.refs(),
             },
         })
     }
@@ -81,7 +90,7 @@ impl CdcMessage {
             cons: RawCursor::new(self.cdc.cons),
             prod_flags: self.cdc.flags.bits(),
             state_flags: self.cdc.state.bits(),
-            reserved: [0; 18],
+            rmbes: RawRmbes::new(&self.cdc.rmbes),
         })
     }
 }
@@ -101,10 +110,59 @@ struct RawCdc {
     cons: RawCursor,
     prod_flags: u8,
     state_flags: u8,
-    reserved: [u8; 18],
+    rmbes: RawRmbes,
 }
 
 const _: () = assert!(size_of::<RawCdc>() == SEND_LEN);
+
+/// What the message says of RMBEs, in bytes that RFC 7609 reserves: `Documentation/rmbe.md`. The C module neither sends
+/// nor reads them.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawRmbes {
+    prod: u8,
+    cons: u8,
+    since: U32,
+    size: u8,
+    index: u8,
+    rkey: U32,
+    reserved: [u8; 6],
+}
+
+const _: () = assert!(size_of::<RawRmbes>() == 18);
+
+impl RawRmbes {
+    fn new(refs: &RmbeRefs) -> Self {
+        let offer = refs.offer;
+        Self {
+            prod: refs.prod.0,
+            cons: refs.cons.0,
+            since: U32::new(refs.since),
+            size: offer.map_or(0, |offer| offer.size.code()),
+            index: offer.map_or(0, |offer| offer.index.get()),
+            rkey: U32::new(offer.map_or(0, |offer| offer.rkey.0)),
+            reserved: [0; 6],
+        }
+    }
+
+    fn refs(&self) -> RmbeRefs {
+        RmbeRefs {
+            prod: RmbeNum(self.prod),
+            cons: RmbeNum(self.cons),
+            since: self.since.get(),
+            offer: self.offer(),
+        }
+    }
+
+    /// `None` without an index, too, and for a size that there is not.
+    fn offer(&self) -> Option<RmbeOffer> {
+        Some(RmbeOffer {
+            size: SizeClass::from_code(self.size)?,
+            index: RmbeIndex::new(self.index)?,
+            rkey: Rkey(self.rkey.get()),
+        })
+    }
+}
 
 /// A cursor, preceded by its two reserved bytes.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

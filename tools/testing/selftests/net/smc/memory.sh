@@ -91,6 +91,7 @@ require "network" up_netns
 require "soft RoCE" up_rxe
 check "the limit of all sockets is that of TCP by default" defaults_as_tcp
 require "large buffers" set_sysctl rmem $MIB
+require "from the beginning" set_sysctl smcr_rmem_min $MIB
 
 require "the tracepoint of sockets beyond a limit is on" traces_limits
 require "cgroups of version 2" mount_cgroup 2
@@ -106,6 +107,11 @@ check "in the end sockets have no memory" within 15 has_none
 check "all sockets stay within smcr_mem, and further ones go over TCP" \
 	with_pages 100 200 400 fills_all 400
 check "connections that are there go on below it" with_pages 1000 2000 4000 lowered_meanwhile
+require "small ones to begin with" set_sysctl smcr_rmem_min 16384
+require "all buffers can go again" sh -c "echo 2 >/proc/sys/vm/drop_caches"
+require "and are gone" within 15 has_none
+check "an RMBE that cannot grow below it is used as it is, and grows later" \
+	smctest --expect smc resize --limit
 check "and with the limits as before all are SMC" smctest --expect smc many --connections 20 --kib 64
 check "buffers count as long as they are there" eval '[ "$(pages)" -gt 0 ]'
 check "until the module goes" within 20 unload_smc

@@ -13,6 +13,7 @@ require "module loads" load_smc
 require "network" up_netns
 require "soft RoCE" up_rxe
 require "large buffers" set_sysctl rmem $MIB
+require "from the beginning" set_sysctl smcr_rmem_min $MIB
 require "cgroups of version 1" mount_cgroup 1
 check "a cgroup stays within kmem.tcp.limit_in_bytes, and its connections go over TCP" \
 	fills memory.kmem.tcp.usage_in_bytes memory.kmem.tcp.limit_in_bytes

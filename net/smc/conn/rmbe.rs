@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RMBEs are replaced by others of another size, between two of this module (`Documentation/rmbe.md`): a connection
+//! begins with 16 KiB, gets more when the peer has more to send than fits, up to half of SO_RCVBUF, and gives it back
+//! when it has been idle for some time.
+//!
+//! `smc_proto::conn` has the protocol. Another RMBE is taken, registered and announced by a work, as that may sleep:
+//! data flow meanwhile.
+
+use kernel::{
+    sync::Arc,
+    workqueue::WorkItem, //
+};
+use kernel_ext::{
+    global::{
+        Global,
+        Published, //
+    },
+    net::{
+        Charge,
+        Purpose,
+        Sk, //
+    },
+    prelude::*,
+    ratelimit,
+    workqueue::OwnedWorkqueue, //
+};
+use smc_proto::{
+    buffer::SizeClass,
+    conn::{
+        Effects,
+        RmbeOffer,
+        RmbeRefs, //
+    },
+    lgr::LinkIdx,
+    time::{
+        Duration,
+        Instant, //
+    }, //
+};
+
+use super::{
+    Conn,
+    ConnInner,
+    PeerRmbe, //
+};
+use crate::{
+    clock::now,
+    lgr::LinkRef,
+    namespace,
+    rmb::Rmbe, //
+};
+
+/// How long to wait before another attempt if there was no memory, or the peer has no room for another RMB.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// A connection that has received nothing for this time gets the smallest RMBE again.
+const IDLE: Duration = Duration::from_secs(10);
+
+static QUEUE: Global<OwnedWorkqueue> = Global::new();
+
+/// Holds the workqueue for the life of the module.
+pub(crate) struct RmbeQueue {
+    _queue: Published<OwnedWorkqueue>,
+}
+
+impl RmbeQueue {
+    /// Creates the workqueue.
+    pub(crate) fn new() -> Result<Self> {
+        let queue = Arc::new(OwnedWorkqueue::unbound(c"smc_rmbe", 0)?, GFP_KERNEL)?;
+        Ok(Self {
+            _queue: QUEUE.publish(queue)?,
+        })
+    }
+}
+
+/// The work that replaces a connection's RMBE.
+pub(super) const RMBE_WORK: u64 = 1;
+
+/// The RMBEs of a connection besides the one in use.
+#[derive(Default)]
+pub(super) struct OtherRmbes {
+    /// Offered to the peer, which may write to it.
+    offered: Option<Arc<Rmbe>>,
+    /// The one before, while it has unread data. The peer does not write to it any more.
+    replaced: Option<Arc<Rmbe>>,
+    /// The size that the work is to replace the RMBE by.
+    wanted: Option<SizeClass>,
+    /// The work is queued or runs.
+    is_busy: bool,
+    /// No attempt before; then the timer makes another one.
+    retry_at: Option<Instant>,
+    /// Since when nothing was received, of an RMBE that is not the smallest, and the bytes received by then.
+    quiet: Option<(Instant, u64)>,
+}
+
+impl OtherRmbes {
+    /// Returns the one before.
+    pub(super) fn replaced(&self) -> Option<&Arc<Rmbe>> {
+        self.replaced.as_ref()
+    }
+
+    /// Returns the one that was offered.
+    pub(super) fn offered(&self) -> Option<&Arc<Rmbe>> {
+        self.offered.as_ref()
+    }
+
+    /// Takes the one before out: nobody reads from it any more.
+    pub(super) fn take_replaced(&mut self) -> impl Sized {
+        self.replaced.take()
+    }
+
+    /// Takes both out. The peer may go on writing to the one that was offered if `may_be_written`.
+    pub(super) fn take(&mut self, may_be_written: bool) -> impl Sized {
+        if let Some(offered) = self.offered.as_ref().filter(|_| may_be_written) {
+            offered.quarantine();
+        }
+        (self.offered.take(), self.replaced.take())
+    }
+
+    /// Takes the one that was offered out, to which the peer may go on writing.
+    pub(super) fn give_up_offered(&mut self) -> impl Sized {
+        if let Some(offered) = &self.offered {
+            offered.quarantine();
+        }
+        self.offered.take()
+    }
+}
+
+/// What the connection does not need any more; dropped without its lock.
+pub(super) type Unneeded = (Option<Arc<Rmbe>>, Option<Charge>);
+
+impl ConnInner {
+    /// Carries out that the peer has adopted the RMBE offered to it.
+    pub(super) fn note_replaced(&mut self, fx: &Effects) -> Unneeded {
+        if !fx.replaced {
+            return (None, None);
+        }
+        let offered = self.others.offered.take();
+        self.others.replaced = core::mem::replace(&mut self.rmbe, offered);
+        let size = self.stream.rmbe_class();
+        let is_large = self.sk().is_some_and(|sk| size > smallest(&sk));
+        self.others.quiet = is_large.then(|| (now(), self.stream.bytes_received()));
+        // What is unread in the one before is not charged for the short time that it takes to read it.
+        let charge = self.charges(|all| core::mem::replace(&mut all.rmbe, all.offered.take()));
+        (self.unneeded_replaced(), charge.flatten())
+    }
+
+    /// Takes the RMBE before out once all data in it were read.
+    pub(super) fn unneeded_replaced(&mut self) -> Option<Arc<Rmbe>> {
+        let is_needed = self.stream.needs_replaced();
+        self.others.replaced.take_if(|_| !is_needed)
+    }
+
+    /// Returns the memory that holds the data to be read from `skip` bytes on.
+    pub(super) fn rmbe_to_read(&self, skip: u32) -> Option<&Arc<Rmbe>> {
+        match self.stream.is_in_replaced(skip) {
+            true => self.others.replaced(),
+            false => self.rmbe.as_ref(),
+        }
+    }
+
+    /// What a message of this connection on link `idx` says of RMBEs.
+    pub(super) fn refs_on(&self, idx: LinkIdx, refs: RmbeRefs) -> RmbeRefs {
+        let rkey = || Some(self.others.offered.as_ref()?.rmb().rtoken(idx)?.rkey);
+        let offer = refs
+            .offer
+            .and_then(|offer| rkey().map(|rkey| RmbeOffer { rkey, ..offer }));
+        RmbeRefs { offer, ..refs }
+    }
+
+    /// Whether a larger RMBE is of use and can be had; the caller has to queue the work then.
+    pub(super) fn wants_larger(&mut self) -> bool {
+        self.stream.is_rmbe_short()
+            && self.wants(|sk, size| {
+                let most = largest(sk);
+                (size < most).then(|| size.four_times().min(most))
+            })
+    }
+
+    /// Notes the size that `choose` finds, for the socket and the present size, unless nothing can be offered now.
+    fn wants(&mut self, choose: impl FnOnce(&Sk, SizeClass) -> Option<SizeClass>) -> bool {
+        let is_early = self.others.retry_at.is_some();
+        if is_early || self.others.is_busy || !self.stream.may_offer_rmbe() {
+            return false;
+        }
+        let Some(owner) = &self.owner else {
+            return false;
+        };
+        self.others.wanted = choose(&owner.sk, self.stream.rmbe_class());
+        self.others.is_busy = self.others.wanted.is_some();
+        self.others.is_busy
+    }
+}
+
+/// The size of an RMBE that SO_RCVBUF asks for.
+pub(crate) fn largest(sk: &Sk) -> SizeClass {
+    SizeClass::for_bytes(sk.rcvbuf() / 2)
+}
+
+/// The size that an RMBE begins with if it can be replaced, and that an idle one gets again. With SO_RCVLOWAT set it is
+/// the largest: poll(2) waits for those bytes, which have to fit.
+pub(crate) fn smallest(sk: &Sk) -> SizeClass {
+    let most = largest(sk);
+    match sk.lowat() {
+        ..=1 => SizeClass::for_bytes(namespace::of(sk).config.rmbe_min_bytes()).min(most),
+        _ => most,
+    }
+}
+
+impl Conn {
+    /// Writes to the RMBE that the peer offers by a message on link `idx`, if that is possible.
+    /// Context: does not sleep; called with the connection's lock held.
+    pub(super) fn adopt_rmbe(&self, inner: &mut ConnInner, idx: LinkIdx, offer: &RmbeOffer) {
+        let Some(remote) = inner.remote else {
+            return;
+        };
+        // That link was chosen because the present RMBE can be written to by it.
+        if inner.pending_switch.is_some() {
+            return;
+        }
+        let at = inner.at.idx;
+        let row = self.group.with_rtokens(|all| {
+            let row = all.claim_by_key(idx, offer.rkey, offer.index)?;
+            let is_reached = all.get(row, at).is_some();
+            if !is_reached {
+                all.release(row, offer.index);
+            }
+            Ok(is_reached.then_some(row))
+        });
+        let row = match row {
+            Ok(Some(row)) => row,
+            Ok(None) => return,
+            Err(why) => return log_unusable(why),
+        };
+        inner.stream.adopt_rmbe(offer.size);
+        inner.remote = Some(PeerRmbe {
+            row,
+            index: offer.index,
+            size: offer.size,
+            ..remote
+        });
+        let before = inner.claim.replace((row, offer.index));
+        self.release_claim(before);
+    }
+
+    /// Queues the work that replaces the RMBE.
+    /// Context: does not sleep.
+    pub(super) fn schedule_rmbe_work(self: &Arc<Self>) {
+        QUEUE.with(|queue| {
+            // It may be queued already.
+            let _ = queue.enqueue::<Arc<Self>, RMBE_WORK>(self.clone());
+        });
+    }
+
+    /// Options of the socket were set: with SO_RCVLOWAT it needs the largest RMBE, see [`smallest`].
+    /// Context: does not sleep.
+    pub(crate) fn make_room(self: &Arc<Self>) {
+        let is_wanted = self
+            .with(|inner| inner.wants(|sk, size| Some(smallest(sk)).filter(|least| *least > size)));
+        if is_wanted {
+            self.schedule_rmbe_work();
+        }
+    }
+
+    /// Timer after an attempt that failed: makes another one if it is due and of use, else returns when it will be due.
+    /// Context: does not sleep.
+    pub(super) fn retry_rmbe(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+        let mut inner = self.inner.lock();
+        let at = inner.others.retry_at?;
+        if !at.is_due(now) {
+            return Some(at);
+        }
+        inner.others.retry_at = None;
+        let is_wanted = inner.wants_larger();
+        drop(inner);
+        if is_wanted {
+            self.schedule_rmbe_work();
+        }
+        None
+    }
+
+    /// Timer of an RMBE that is not the smallest: replaces it if nothing was received for some time, else returns when
+    /// to look again.
+    /// Context: does not sleep.
+    pub(super) fn look_at_rmbe(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+        let mut inner = self.inner.lock();
+        let (since, received) = inner.others.quiet?;
+        let is_quiet = received == inner.stream.bytes_received() && inner.stream.readable() == 0;
+        if !is_quiet {
+            inner.others.quiet = Some((now, inner.stream.bytes_received()));
+            return Some(now.saturating_add(IDLE));
+        }
+        let end = since.saturating_add(IDLE);
+        if !end.is_due(now) {
+            return Some(end);
+        }
+        let is_wanted = inner.wants(|sk, size| Some(smallest(sk)).filter(|small| *small < size));
+        drop(inner);
+        if is_wanted {
+            self.schedule_rmbe_work();
+        }
+        Some(now.saturating_add(IDLE))
+    }
+
+    /// Starts the timer of an RMBE that is not the smallest.
+    /// Context: does not sleep.
+    pub(super) fn watch_rmbe(&self) {
+        self.group.arm_closing_timer(IDLE);
+    }
+
+    /// Takes an RMBE of that size which the peer can write to.
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` and others if there is none, or none of another size than the present one; `ENOLINK`.
+    fn take_rmbe(
+        self: &Arc<Self>,
+        sk: &Sk,
+        at: &LinkRef,
+        want: SizeClass,
+    ) -> Result<(Rmbe, Charge)> {
+        let group = &self.group;
+        let stats = &namespace::of(sk).stats.smcr.rmbs;
+        let rmbe = group.rmbs.take(at.idx, &at.link, want, stats)?;
+        if rmbe.size() == self.with(|inner| inner.stream.rmbe_class()) {
+            return Err(ENOMEM);
+        }
+        let charge = Charge::new(sk, Purpose::Receive, rmbe.size().bytes())?;
+        if group.confirm_rkey(rmbe.rmb(), at).is_err() {
+            group.rmbs.forget(rmbe.rmb());
+            return Err(ENOLINK);
+        }
+        Ok((rmbe, charge))
+    }
+
+    /// Takes another RMBE, and offers it to the peer.
+    fn replace_rmbe(self: &Arc<Self>) -> Result {
+        let Some((sk, at, want)) = self.with(|inner| {
+            let wanted = inner
+                .others
+                .wanted
+                .take()
+                .filter(|_| inner.stream.may_offer_rmbe());
+            Some((inner.sk()?, inner.at.clone(), wanted?))
+        }) else {
+            return Ok(());
+        };
+        let (rmbe, charge) = self.take_rmbe(&sk, &at, want)?;
+        let (size, index) = (rmbe.size(), rmbe.index());
+        let mut rmbe = Some(Arc::new(rmbe, GFP_KERNEL)?);
+        let mut charge = Some(charge);
+        self.with(|inner| {
+            // The end of the group has released what there was.
+            if inner.stream.may_offer_rmbe() && inner.rmbe.is_some() {
+                inner.stream.offer_rmbe(size, index);
+                inner.others.offered = rmbe.take();
+                inner.charges(|all| core::mem::swap(&mut all.offered, &mut charge));
+            }
+        });
+        drop((rmbe, charge));
+        self.transmit();
+        Ok(())
+    }
+}
+
+fn log_unusable(why: smc_proto::lgr::rtoken::Refused) {
+    if ratelimit::peer() {
+        pr_warn!("a peer offered an unusable RMBE: {why:?}\n");
+    }
+}
+
+/// Takes another RMBE.
+impl WorkItem<RMBE_WORK> for Conn {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let result = this.replace_rmbe();
+        this.with(|inner| {
+            inner.others.is_busy = false;
+            inner.others.retry_at = result.is_err().then(|| now().saturating_add(RETRY));
+        });
+        if result.is_err() {
+            this.group.arm_closing_timer(RETRY);
+        }
+    }
+}

@@ -1,0 +1,53 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 400
+# cpus: 2
+# RMBEs grow with use up to SO_RCVBUF and shrink when idle, over RoCE and over iWARP; where there is no memory for a
+# larger one a connection goes on with what it has; smcr_rmem_min says what they begin with.
+
+. "${LIB:=${0%/*}/lib.sh}"
+. "${LIB%/*}/failover.bash"
+
+# iwarp: one device of soft iWARP at each end instead of those of soft RoCE.
+iwarp() {
+	local device
+	for device in wire_a wire2_a wire_b wire2_b; do
+		device_del "$device" "${device##*_}" || return
+	done
+	link_down wire2_a a && link_down wire2_b b && load_siw && rdma_add siw_wire_a a && rdma_add siw_wire_b b
+}
+
+# idle_kib MOST: what an idle connection takes.
+idle_kib() {
+	smctest --expect smc idle --connections 400 --most "$1"
+}
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "two devices each" up_two_each
+require "idle groups end soon" set_sysctl smcr_lgr_idle_time 10
+
+suite "RoCE" smctest --expect smc resize
+check "an idle connection needs less than two RMBEs of 64 KiB" idle_kib 100
+check "calls with 30 % of page allocations failing" smctest failing --pages --percent 30 --rounds 30
+check "and data afterwards" smc_back 40
+
+require "64 KiB from the beginning" set_sysctl smcr_rmem_min 65536
+suite "RoCE, smcr_rmem_min of 64 KiB" smctest --expect smc resize --fixed
+require "more than SO_RCVBUF" set_sysctl smcr_rmem_min 1048576
+suite "RoCE, smcr_rmem_min of 1 MiB" smctest --expect smc resize --fixed
+require "32 KiB" set_sysctl smcr_rmem_min 32768
+require "at most 128 KiB" set_sysctl rmem 131072
+suite "RoCE, 32 to 128 KiB" smctest --expect smc resize --min 32768 --max 131072
+require "16 KiB as before" set_sysctl smcr_rmem_min 16384
+require "64 KiB as before" set_sysctl rmem 65536
+
+if has_siw; then
+	require "no group over RoCE" within 30 no_groups
+	require "soft iWARP" iwarp
+	suite "iWARP" smctest --expect smc resize
+fi
+check "no groups in the end" within 30 no_groups
+check "module unloads" within 20 unload_smc
+finish
