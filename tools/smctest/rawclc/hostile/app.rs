@@ -22,6 +22,9 @@ use crate::netns;
 /// What a writer sends, bytes.
 pub(super) const WRITTEN: u64 = 100_000;
 
+/// SO_RCVBUF.
+const RCVBUF: i32 = 256 << 10;
+
 /// Longest wait for an event at once: then it looks whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -128,6 +131,8 @@ impl Program {
             return Ok(());
         };
         self.outcome.is_connected = true;
+        // Now that it has an RMBE, a larger one is of use.
+        socket.set_option_int(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RCVBUF)?;
         match kind {
             Kind::Reader => self.read(&socket),
             Kind::Writer => self.write(&socket, seeds.sent),

@@ -70,6 +70,44 @@ pub(super) struct Cdc {
     pub(super) cons: Cursor,
     pub(super) flags: u8,
     pub(super) state: u8,
+    pub(super) rmbes: Rmbes,
+}
+
+/// What a message says of RMBEs (`Documentation/rmbe.md`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rmbes {
+    /// Numbers of the RMBEs that the producer cursor and the consumer cursor are for.
+    pub(super) prod: u8,
+    pub(super) cons: u8,
+    /// Lower half of the position from which on data are in the former.
+    pub(super) since: u32,
+    /// Code of the size, index and key of one that is offered.
+    pub(super) size: u8,
+    pub(super) index: u8,
+    pub(super) rkey: u32,
+}
+
+impl Rmbes {
+    fn to_bytes(self) -> [u8; 12] {
+        let mut bytes = [0; 12];
+        bytes[..2].copy_from_slice(&[self.prod, self.cons]);
+        bytes[2..6].copy_from_slice(&self.since.to_be_bytes());
+        bytes[6..8].copy_from_slice(&[self.size, self.index]);
+        bytes[8..].copy_from_slice(&self.rkey.to_be_bytes());
+        bytes
+    }
+
+    fn parse(bytes: &[u8], at: usize) -> Option<Self> {
+        let byte = |at| bytes.get(at).copied();
+        Some(Self {
+            prod: byte(at)?,
+            cons: byte(at + 1)?,
+            since: word(bytes, at + 2)?,
+            size: byte(at + 6)?,
+            index: byte(at + 7)?,
+            rkey: word(bytes, at + 8)?,
+        })
+    }
 }
 
 impl Cdc {
@@ -81,6 +119,7 @@ impl Cdc {
         bytes[10..16].copy_from_slice(&self.prod.to_bytes());
         bytes[18..24].copy_from_slice(&self.cons.to_bytes());
         bytes[24..26].copy_from_slice(&[self.flags, self.state]);
+        bytes[26..38].copy_from_slice(&self.rmbes.to_bytes());
         bytes
     }
 
@@ -96,6 +135,7 @@ impl Cdc {
             cons: Cursor::parse(bytes, 18)?,
             flags: *bytes.get(24)?,
             state: *bytes.get(25)?,
+            rmbes: Rmbes::parse(bytes, 26)?,
         })
     }
 }

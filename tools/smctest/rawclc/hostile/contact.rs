@@ -45,7 +45,7 @@ pub(super) const FIRST_CONTACT: u8 = 0x08;
 const MTU_CODE: u8 = 3;
 
 /// The smallest ring, whose code is 0; each code doubles it.
-const LEAST_RING: u32 = 16 << 10;
+pub(super) const LEAST_RING: u32 = 16 << 10;
 
 /// Longest wait for what the kernel does at once.
 pub(super) const SOON: Duration = Duration::from_secs(10);
@@ -62,6 +62,8 @@ pub(super) struct Contact {
     pub(super) seed: u64,
     /// Whether we take immediate data in place of CDC messages, and send them if the kernel takes them.
     pub(super) immediate: bool,
+    /// Whether we say that RMBEs can be replaced, which goes with immediate data.
+    pub(super) replaces: bool,
 }
 
 /// Our packet sockets: what the one for TCP does not read in time must not fill that of RDMA.
@@ -109,10 +111,12 @@ impl Contact {
         let message = with_byte(&message, SIZE_MTU, self.ring << 4 | MTU_CODE);
         let message = with_bytes(&message, ADDR, &self.addr().to_be_bytes());
         let message = with_bytes(&message, PSN, &[0; 3]);
-        match self.immediate {
-            true => with_bytes(&message, immediate::OPTIONS_AT, &immediate::OPTIONS),
-            false => message,
-        }
+        let options = match (self.immediate, self.replaces) {
+            (true, true) => &immediate::OPTIONS_OF_RMBES,
+            (true, false) => &immediate::OPTIONS,
+            (false, _) => return message,
+        };
+        with_bytes(&message, immediate::OPTIONS_AT, options)
     }
 
     /// Agrees as client with the kernel's server at `port`, up to our CONFIRM.
@@ -161,7 +165,7 @@ impl Contact {
         let base = u64::from(at(ADDR)?) << 32 | u64::from(at(ADDR + 4)?);
         let offset = u64::from(theirs[ELEMENT]).saturating_sub(1) * u64::from(size);
         let options = theirs.get(immediate::OPTIONS_AT..immediate::OPTIONS_AT + 4);
-        let is_taken = options == Some(&immediate::OPTIONS);
+        let is_taken = options == Some(&immediate::OPTIONS_OF_RMBES);
         let theirs = Element {
             rkey: at(RKEY)?,
             addr: base + offset,
@@ -171,6 +175,7 @@ impl Contact {
         };
         let mut session = Session::new(tcp, pair, theirs, self.token(), self.seed);
         session.takes_immediate = self.immediate;
+        session.replaces = self.immediate && self.replaces && is_taken;
         session.sends_immediate = self.immediate && is_taken;
         Ok(session)
     }

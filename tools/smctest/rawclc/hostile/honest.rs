@@ -74,6 +74,8 @@ fn play_with(
         links: 1,
         seed,
         immediate: random.below(2) == 0,
+        // Of a copy: known seeds keep the rest.
+        replaces: random.clone().next() & 1 == 0,
     };
     // CAST: `usize` has 64 bits.
     let few = random.size(100_000) as u64;
@@ -99,6 +101,10 @@ fn play_with(
         ensure!(
             session.immediates > 0 || !session.sends_immediate || !(1..=1000).contains(&len),
             "the kernel sent no immediate data"
+        );
+        ensure!(
+            session.adopted.count > 0 || !session.replaces || fails_over || len < MANY,
+            "the kernel offered no larger RMBE"
         );
         send_closing(&mut session, closing)?;
         let outcome = app.end(SOON).context("the application has not ended")?;

@@ -12,8 +12,10 @@ use super::session::Element;
 use super::session::Session;
 use super::session::MTU;
 
-/// The vendor's options of who takes immediate data, and where they are in ACCEPT and CONFIRM.
+/// The vendor's options of who takes immediate data, of who replaces RMBEs as well, as the kernel does, and where they
+/// are in ACCEPT and CONFIRM.
 pub(super) const OPTIONS: [u8; 4] = *b"\x02RSM";
+pub(super) const OPTIONS_OF_RMBES: [u8; 4] = *b"\x03RSM";
 pub(super) const OPTIONS_AT: usize = 144;
 
 /// The four bytes: the low half of the receiver's alert token, and a sequence number.

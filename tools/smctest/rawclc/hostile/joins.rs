@@ -67,6 +67,7 @@ fn contact(place: &Place<'_>) -> Contact {
         links: 1,
         seed: 0,
         immediate: false,
+        replaces: false,
     }
 }
 

@@ -46,6 +46,8 @@ const LIES: &[Lie] = &[
     ("CDC at random", any_cdc),
     ("CDC with another length", other_length),
     ("a message of no type", other_type),
+    ("RMBEs that were not offered", rmbes_unknown),
+    ("RMBEs offered that there are not", rmbes_offered),
     ("write up to the end of the element", write_last),
     ("write around the element", write_around),
     ("write with another key", write_key),
@@ -270,6 +272,36 @@ fn validation(session: &mut Session<'_>, random: &mut Random) -> Result<()> {
     session.pair.send(&cdc.to_bytes())
 }
 
+/// The numbers of RMBEs, and where data begin in them.
+fn rmbes_unknown(session: &mut Session<'_>, random: &mut Random) -> Result<()> {
+    session.distrust();
+    // CAST: a random number, and the lower half.
+    let any = random.next() as u32;
+    let near = (session.sent as u32).wrapping_add(random.below(100) as u32);
+    let since = random.pick(&[0, near, near.wrapping_sub(100), any]);
+    let number = |random: &mut Random| random.pick(&[0, 1, 1, 2, 0xff, any as u8]);
+    let (prod, cons) = (number(random), number(random));
+    post(session, |cdc| {
+        (cdc.rmbes.prod, cdc.rmbes.cons, cdc.rmbes.since) = (prod, cons, since)
+    })
+}
+
+/// One in place of ours. The kernel may write there from then on, even if our device refuses that.
+fn rmbes_offered(session: &mut Session<'_>, random: &mut Random) -> Result<()> {
+    let key = session.pair.memory.rkey;
+    // CAST: a random number.
+    let any = random.next() as u32;
+    let rkey = random.pick(&[key, key, key, key ^ 1, session.theirs.rkey, 0, any]);
+    let index = random.pick(&[0, 1, 2, 3, 255, any as u8]);
+    let size = random.pick(&[0, 0, 1, 2, 5, 15, 16, 255]);
+    if session.replaces {
+        (session.expected, session.pair.memory.is_anywhere) = (None, true);
+    }
+    post(session, |cdc| {
+        (cdc.rmbes.rkey, cdc.rmbes.index, cdc.rmbes.size) = (rkey, index, size)
+    })
+}
+
 /// Returns random bytes.
 fn bytes(random: &mut Random, len: usize) -> Vec<u8> {
     // CAST: a random number.
@@ -278,6 +310,9 @@ fn bytes(random: &mut Random, len: usize) -> Vec<u8> {
 
 fn any_cdc(session: &mut Session<'_>, random: &mut Random) -> Result<()> {
     session.distrust();
+    if session.replaces {
+        (session.expected, session.pair.memory.is_anywhere) = (None, true);
+    }
     let mut message = bytes(random, usize::from(cdc::LEN));
     message[..2].copy_from_slice(&[cdc::TYPE, cdc::LEN]);
     message[4..8].copy_from_slice(&session.theirs.token.to_be_bytes());

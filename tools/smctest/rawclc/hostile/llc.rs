@@ -8,6 +8,7 @@ use crate::rawclc::packet::word;
 pub(super) const CONFIRM_LINK: u8 = 1;
 pub(super) const ADD_LINK: u8 = 2;
 pub(super) const DELETE_LINK: u8 = 4;
+pub(super) const CONFIRM_RKEY: u8 = 6;
 pub(super) const TEST_LINK: u8 = 7;
 
 /// Version 2, in the upper half of the type byte.
@@ -28,6 +29,10 @@ pub(super) const CONFIRM_LINK_NUMBER: usize = 29;
 
 /// Offset of the queue pair number there.
 const QUEUE_PAIR: usize = 26;
+
+/// Offsets of the key and the address on the link itself in CONFIRM_RKEY.
+const RKEY: usize = 5;
+const ADDRESS: usize = 9;
 
 /// Offset of the number in our TEST_LINK, within its user data.
 const TEST_NUMBER: usize = 4;
@@ -73,6 +78,13 @@ pub(super) fn answer(request: &[u8], pair: u32) -> Option<Vec<u8>> {
         _ => {}
     }
     Some(answer)
+}
+
+/// Returns the key and the address of the RMB that a CONFIRM_RKEY announces on the link by which it comes.
+pub(super) fn first_rtoken(request: &[u8]) -> Option<(u32, u64)> {
+    let halves = (word(request, ADDRESS)?, word(request, ADDRESS + 4)?);
+    let address = u64::from(halves.0) << 32 | u64::from(halves.1);
+    Some((word(request, RKEY)?, address))
 }
 
 /// Returns the request of a server to confirm its first link.

@@ -88,6 +88,7 @@ fn act(
         links: script.links,
         seed: seeds.read,
         immediate: script.immediate,
+        replaces: script.replaces,
     };
     let (app, session) = place.meet(&contact, script.is_server, script.app, seeds)?;
     let mut session = session?;
@@ -119,6 +120,7 @@ pub(super) fn fail_link(place: &Place<'_>) -> Result<()> {
         links: 1,
         seed: 0,
         immediate: false,
+        replaces: false,
     };
     let seeds = Seeds { read: 0, sent: 0 };
     let (app, session) = place.meet(&contact, false, Kind::Reader, seeds)?;

@@ -75,6 +75,8 @@ pub(super) struct Script {
     pub(super) fails_over: bool,
     /// Whether immediate data may take the place of CDC messages.
     pub(super) immediate: bool,
+    /// Whether RMBEs can be replaced, which goes with that.
+    pub(super) replaces: bool,
     pub(super) ending: Ending,
 }
 
@@ -126,6 +128,7 @@ impl Script {
             },
             fails_over: random.clone().next() & 0xc00 != 0,
             immediate: random.clone().next() & 0x100 != 0,
+            replaces: random.clone().next() & 0x1000 != 0,
             ending,
         }
     }

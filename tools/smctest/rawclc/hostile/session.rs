@@ -3,6 +3,8 @@
 //! One connection of the peer over RDMA, the first of its link group: a protocol machine that keeps to RFC 7609,
 //! unless it is told to lie.
 
+mod receive;
+
 use std::mem;
 use std::time::Duration;
 use std::time::Instant;
@@ -19,11 +21,13 @@ use crate::rawclc::tcp::RawTcp;
 use super::cdc;
 use super::cdc::Cdc;
 use super::cdc::Cursor;
+use super::cdc::Rmbes;
 use super::immediate::Immediate;
 use super::llc;
 use super::memory::Memory;
 use super::pair::Arrived;
 use super::pair::Pair;
+use receive::Adopted;
 
 /// Data of one RDMA WRITE: the path MTU of the handshake's recorded messages.
 pub(super) const MTU: usize = 1024;
@@ -116,6 +120,12 @@ pub(super) struct Session<'a> {
     pub(super) immediates: u64,
     /// Whether they are sent to the kernel.
     pub(super) sends_immediate: bool,
+    /// Whether both ends have said that RMBEs can be replaced.
+    pub(super) replaces: bool,
+    /// RMBs that the kernel has announced on the link: keys and addresses.
+    rmbs: Vec<(u32, u64)>,
+    /// Its RMBEs that were adopted.
+    pub(super) adopted: Adopted,
 }
 
 impl<'a> Session<'a> {
@@ -158,6 +168,9 @@ impl<'a> Session<'a> {
             takes_immediate: false,
             immediates: 0,
             sends_immediate: false,
+            replaces: false,
+            rmbs: Vec::new(),
+            adopted: Adopted::default(),
         }
     }
 
@@ -170,6 +183,12 @@ impl<'a> Session<'a> {
             cons: Cursor::at(self.consumed, self.pair.memory.size()),
             flags: 0,
             state: self.state,
+            rmbes: Rmbes {
+                // CAST: the lower parts.
+                prod: self.adopted.count as u8,
+                since: self.adopted.since as u32,
+                ..Rmbes::default()
+            },
         }
     }
 
@@ -215,6 +234,7 @@ impl<'a> Session<'a> {
     /// Sends the true CDC message.
     pub(super) fn tell(&mut self, flags: u8) -> Result<()> {
         self.seq = self.seq.wrapping_add(1);
+        self.adopted.is_untold = false;
         self.post(Cdc {
             flags,
             ..self.truth()
@@ -227,6 +247,8 @@ impl<'a> Session<'a> {
         let size = u64::from(self.theirs.size);
         let until = end.min(self.acked + size);
         let from = self.sent;
+        // A message has to name another RMBE first.
+        let is_immediate = self.sends_immediate && !self.adopted.is_untold;
         while self.sent < until {
             let at = self.sent % size;
             let len = (until - self.sent).min(size - at).min(MTU as u64);
@@ -239,7 +261,7 @@ impl<'a> Session<'a> {
                 len: len as u32,
             };
             self.sent += len;
-            if self.sends_immediate {
+            if is_immediate {
                 self.seq = self.seq.wrapping_add(1);
                 // They follow what was claimed last, be it true or not.
                 self.claimed = self.claimed.saturating_add(len);
@@ -250,7 +272,7 @@ impl<'a> Session<'a> {
             }
         }
         let is_blocked = self.sent < end;
-        if self.sent > from && (is_blocked || !self.sends_immediate) {
+        if self.sent > from && (is_blocked || !is_immediate) {
             self.tell(if is_blocked { cdc::WRITE_BLOCKED } else { 0 })?;
         }
         Ok(self.sent - from)
@@ -403,6 +425,9 @@ impl<'a> Session<'a> {
             self.link = message.get(llc::CONFIRM_LINK_NUMBER).copied().unwrap_or(1);
             self.is_confirmed = self.answers_llc;
         }
+        if llc::is_request(message, llc::CONFIRM_RKEY) {
+            self.rmbs.extend(llc::first_rtoken(message));
+        }
         if llc::is_answer(message, llc::TEST_LINK) {
             self.pong = llc::test_number(message);
         }
@@ -481,88 +506,6 @@ impl<'a> Session<'a> {
         });
         self.answers_llc = is_answering;
         Ok(result? && self.pong == ping)
-    }
-
-    /// Takes immediate data, which stand for a message that follows the last one.
-    fn take_immediate(&mut self, immediate: Immediate, len: u32) {
-        let next = self.their_seq.unwrap_or(0).wrapping_add(1);
-        // Those that were lost with the first link are repeated under other numbers.
-        let lost = if self.has_failed_over { 16 } else { 0 };
-        let numbers = (0..=lost).map(|lost| next.wrapping_add(lost));
-        let is_this = |seq: &u16| immediate == Immediate::new(self.token, *seq);
-        let seq = numbers.into_iter().find(is_this);
-        let Some(seq) = seq.filter(|_| self.takes_immediate) else {
-            let fault = format!("{immediate:x?} of {len} bytes, {next:#x} is next");
-            return self.pair.memory.fault(fault);
-        };
-        self.immediates += 1;
-        let cdc = Cdc {
-            seq,
-            token: self.token,
-            prod: Cursor::at(self.received + u64::from(len), self.pair.memory.size()),
-            cons: Cursor::at(self.acked, self.theirs.size),
-            flags: 0,
-            state: self.their_state,
-        };
-        if let Err(what) = self.check(&cdc) {
-            self.pair.memory.fault(what);
-        }
-    }
-
-    fn take_cdc(&mut self, message: &[u8]) {
-        let fault = match Cdc::parse(message) {
-            Some(cdc) => self.check(&cdc),
-            None => Err(format!("it sent {message:02x?} as CDC")),
-        };
-        if let Err(what) = fault {
-            self.pair.memory.fault(what);
-        }
-    }
-
-    /// Checks a CDC message of the kernel, which may never be wrong, and takes it.
-    fn check(&mut self, cdc: &Cdc) -> Result<(), String> {
-        let (ours, theirs) = (self.pair.memory.size(), self.theirs.size);
-        if self.has_failed_over && cdc.flags & cdc::VALIDATION != 0 {
-            // It has the number of a message, the last one that the kernel knows to have arrived.
-            let last = self.their_seq.unwrap_or(0);
-            // CAST: a difference of 16 bits, with its sign.
-            let is_sound = cdc.token == self.token && (cdc.seq.wrapping_sub(last) as i16) <= 0;
-            return is_sound
-                .then_some(())
-                .ok_or_else(|| format!("after {last:#x} it validates by {cdc:?}"));
-        }
-        let mut prod = cdc.prod.ahead_of(self.received, ours);
-        if self.has_failed_over && prod < 0 {
-            // It repeats what it does not know to have arrived.
-            prod = 0;
-        }
-        let cons = cdc.cons.ahead_of(self.acked, theirs);
-        let is_next = self.their_seq.is_none_or(|last| {
-            // CAST: a difference, with its sign.
-            (cdc.seq.wrapping_sub(last) as i16) > 0
-        });
-        let is_inside = cdc.prod.offset < ours && cdc.cons.offset < theirs;
-        if cdc.token != self.token || !is_next || !is_inside || prod < 0 || cons < 0 {
-            return Err(format!(
-                "after sequence number {:?}, {} bytes and {} read it sent {cdc:?}",
-                self.their_seq, self.received, self.acked
-            ));
-        }
-        if self.their_state & !cdc.state != 0 {
-            return Err(format!("after state {:#x}: {cdc:?}", self.their_state));
-        }
-        self.received += prod.unsigned_abs();
-        self.acked += cons.unsigned_abs();
-        (self.their_seq, self.their_state) = (Some(cdc.seq), cdc.state);
-        if self.received > self.pair.memory.written {
-            let written = self.pair.memory.written;
-            return Err(format!("it told of data after {written}: {cdc:?}"));
-        }
-        if self.acked > self.claimed {
-            let claimed = self.claimed;
-            return Err(format!("it has read more than {claimed}: {cdc:?}"));
-        }
-        Ok(())
     }
 
     /// All queue pairs of this end are no more.
