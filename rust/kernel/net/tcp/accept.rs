@@ -50,6 +50,10 @@ impl TcpSocket {
     ///
     /// `EAGAIN` if there is none; TCP's otherwise.
     pub fn accept(&self) -> Result<Self> {
+        // The kernel allocates the new socket first, with an inode.
+        if !self.has_pending() && self.state().is_listening() {
+            return Err(EAGAIN);
+        }
         let mut socket = ptr::null_mut();
         // SAFETY: The socket is alive; `socket` is valid for writing.
         to_result(unsafe {
