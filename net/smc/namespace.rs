@@ -96,11 +96,11 @@ pub(crate) fn idle_time(sk: &Sk) -> Duration {
     of(sk).config.idle_time().min(first)
 }
 
-/// Returns whether connections of a socket within this kernel may use shared memory. The setting of the initial
-/// namespace is for all others, too.
+/// Returns whether connections within this kernel may use shared memory, by the settings of their namespace. That of
+/// the initial namespace is for all others, too.
 /// Context: any.
-pub(crate) fn has_smcd(sk: &Sk) -> bool {
-    of(sk).config.has_smcd() && within(NetNs::initial()).config.has_smcd()
+pub(crate) fn has_smcd(config: &Config) -> bool {
+    config.has_smcd() && within(NetNs::initial()).config.has_smcd()
 }
 
 /// Returns the queue depth of a link created by a socket, limited to that of the initial namespace.

@@ -17,6 +17,7 @@ mod list;
 mod listen;
 mod ops;
 mod options;
+mod shared;
 
 use kernel::{
     impl_has_work,
@@ -75,16 +76,15 @@ use smc_proto::{
 
 use crate::{
     carrier::Carrier,
-    config::Config,
     handshake::FallbackInfo,
     namespace,
-    policy,
-    stats::Stats, //
+    policy, //
 };
 use accept_order::Arriving;
 use crossed_decline::CrossedDecline;
 pub(crate) use list::list;
 use listen::Listener;
+use shared::Shared;
 
 /// What a socket is doing.
 pub(crate) enum SockState {
@@ -148,10 +148,7 @@ pub(crate) struct Sock {
     pub(crate) version: IpVersion,
     pub(crate) tcp: Arc<TcpSocket>,
     pub(crate) role: Role,
-    /// The settings of its namespace.
-    config: Config,
-    /// The counters of its namespace.
-    stats: Arc<Stats>,
+    shared: Shared,
     /// The listener that the connection came to, until its handshake is done.
     #[pin]
     parent: SpinLock<Option<(Arc<Listener>, Arc<Arriving>)>>,
@@ -205,13 +202,15 @@ const ARRIVAL: u64 = 1;
 
 impl Sock {
     /// A socket on `tcp`. With the role of a server it is for a connection to a listener.
-    fn new(sk: ARef<Sk>, version: IpVersion, tcp: TcpSocket, role: Role) -> Result<Arc<Self>> {
+    fn new(
+        sk: ARef<Sk>,
+        shared: Shared,
+        version: IpVersion,
+        tcp: TcpSocket,
+        role: Role,
+    ) -> Result<Arc<Self>> {
         let tcp = Arc::new(tcp, GFP_KERNEL)?;
-        let (config, stats) = {
-            let namespace = namespace::of(&sk);
-            (namespace.config.clone(), namespace.stats.clone())
-        };
-        let limit_hs = config.limits_handshakes();
+        let limit_hs = shared.config.limits_handshakes();
         sk.set_state(ConnState::Init.number());
         let this = Arc::pin_init(
             pin_init!(Self {
@@ -220,8 +219,7 @@ impl Sock {
                 version,
                 tcp,
                 role,
-                config,
-                stats,
+                shared,
                 parent <- new_spinlock!(None, "smc::Sock::parent"),
                 orphan <- new_spinlock!(None, "smc::Sock::orphan"),
                 state <- new_spinlock!(SockState::Init, "smc::Sock::state"),
@@ -242,7 +240,7 @@ impl Sock {
             }),
             GFP_KERNEL,
         )?;
-        list::add(&this)?;
+        this.shared.sockets.add(&this)?;
         Ok(this)
     }
 
@@ -407,7 +405,7 @@ impl Sock {
             ],
             SockState::Closed,
         );
-        list::remove(&this);
+        this.shared.sockets.remove(&this);
         // TCP's events are not needed from now on.
         let hook = this.hook.lock().take();
         drop(hook);

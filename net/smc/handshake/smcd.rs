@@ -42,7 +42,7 @@ use crate::{
 
 /// Returns the device of this kernel, if the namespace of the socket allows its use.
 fn device(sk: &Sk) -> Option<DeviceGid> {
-    match namespace::has_smcd(sk) {
+    match namespace::has_smcd(&namespace::of(sk).config) {
         true => smcd::own_gid(),
         false => None,
     }

@@ -34,7 +34,7 @@ use crate::{
 pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Carrier) -> bool {
     conn.sync_options(&this.sk);
     let version = conn.version();
-    let successes = conn.stats(&this.stats).successes(this.role);
+    let successes = conn.stats(&this.shared.stats).successes(this.role);
     let first = conn.clone();
     match this.transition(from, SockState::Active(conn)) {
         Ok(_) => {
@@ -117,9 +117,9 @@ pub(super) fn send(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>) -> Result<usi
         oob: flags & net::MSG_OOB != 0,
         corked: flags & net::MSG_MORE != 0 || nagle.is_corked,
         nodelay: nagle.is_nodelay,
-        autocork_bytes: this.config.autocork_bytes(),
+        autocork_bytes: this.shared.config.autocork_bytes(),
     };
-    let stats = conn.stats(&this.stats);
+    let stats = conn.stats(&this.shared.stats);
     let result = conn.send(&this.sk, msg, &how, stats);
     stats.sent.count(*result.as_ref().unwrap_or(&0), len);
     if how.oob {
@@ -147,9 +147,9 @@ pub(super) fn send_short(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>) -> Opti
         oob: false,
         last: true,
         corked: flags & net::MSG_MORE != 0 || this.tcp.nagle().is_corked,
-        autocork_bytes: this.config.autocork_bytes(),
+        autocork_bytes: this.shared.config.autocork_bytes(),
     };
-    let stats = conn.stats(&this.stats);
+    let stats = conn.stats(&this.shared.stats);
     conn.send_short(&this.sk, msg, how, stats).then(|| {
         stats.sent.count(len, len);
         len
@@ -165,7 +165,7 @@ pub(super) fn recv(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>, flags: u32) -
         return this.tcp.recvmsg(msg, flags);
     }
     msg.clear_name();
-    let stats = conn.stats(&this.stats);
+    let stats = conn.stats(&this.shared.stats);
     let peek = flags & net::MSG_PEEK != 0;
     if flags & net::MSG_OOB != 0 {
         if this.sk.is_urg_inline() {

@@ -124,7 +124,7 @@ fn start_connect(this: &Arc<Sock>, addr: SockAddr<'_>) -> Result<ConnectStart> {
 /// Whether the server at `addr` may be on this kernel, and the connection by SMC-D.
 /// Context: may sleep.
 fn may_be_local(this: &Sock, addr: SockAddr<'_>) -> bool {
-    namespace::has_smcd(&this.sk)
+    namespace::has_smcd(&this.shared.config)
         && addr
             .inet()
             .is_some_and(|peer| this.tcp.may_reach_virtually(&peer))
@@ -268,7 +268,7 @@ pub(super) fn connect_work(this: &Arc<Sock>) {
             }
         }
         Err(e) => {
-            namespace::of(&this.sk).stats.client.errors.add(1);
+            this.shared.stats.client.errors.add(1);
             fail(this, e);
         }
     }

@@ -21,7 +21,6 @@ use super::{
     Sock,
     SockState, //
 };
-use crate::namespace;
 
 /// Makes TCP answer from now on, if the socket is in one of the phases `from`. Returns whether it was.
 pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: FallbackInfo) -> bool {
@@ -39,9 +38,7 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
     // Without it TCP wakes too often, which is harmless.
     let _ = this.tcp.set_rcvlowat(&this.sk);
     show_bufs(this);
-    namespace::of(&this.sk)
-        .stats
-        .fell_back(this.role, info.reason);
+    this.shared.stats.fell_back(this.role, info.reason);
     trace::switch_to_fallback(&this.sk, &this.tcp, info.reason.code());
     if let Err(e) = this.tcp.take_err() {
         this.sk.set_err(e);

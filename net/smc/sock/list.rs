@@ -23,7 +23,8 @@ use kernel_ext::{
         NetNs,
         NewNetNs,
         PerNet,
-        PerNetKey, //
+        PerNetKey,
+        Sk, //
     },
     own_record,
     prelude::*, //
@@ -39,10 +40,10 @@ pub(super) fn next_serial() -> u64 {
 }
 
 /// The sockets of a namespace.
-pub(super) struct Sockets(Pin<KBox<Tree>>);
+pub(super) struct Sockets(Arc<SocketTree>);
 
 #[pin_data]
-struct Tree {
+pub(super) struct SocketTree {
     #[pin]
     by_serial: SpinLock<RBTree<u64, Arc<Sock>>>,
 }
@@ -51,31 +52,40 @@ own_record! { Sockets: PerNetKey<Sockets> }
 
 impl PerNet for Sockets {
     fn new(_net: &mut NewNetNs) -> Result<KBox<Self>> {
-        let tree = pin_init!(Tree {
-            by_serial <- new_spinlock!(RBTree::new(), "smc::Sockets::by_serial"),
+        let tree = pin_init!(SocketTree {
+            by_serial <- new_spinlock!(RBTree::new(), "smc::SocketTree::by_serial"),
         });
         Ok(KBox::new(
-            Self(KBox::pin_init(tree, GFP_KERNEL)?),
+            Self(Arc::pin_init(tree, GFP_KERNEL)?),
             GFP_KERNEL,
         )?)
     }
 }
 
-/// Enters a new socket, which stays until [`remove`].
-/// Context: may sleep.
-pub(super) fn add(sock: &Arc<Sock>) -> Result {
-    let sockets = sock.sk.netns().get::<Sockets>().ok_or(ENODEV)?;
-    let node = RBTreeNode::new(sock.serial, sock.clone(), GFP_KERNEL)?;
-    // No two have the same number.
-    let _ = sockets.0.by_serial.lock().insert(node);
-    Ok(())
-}
+impl SocketTree {
+    /// That of the namespace of `sk`.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if sockets cannot be made any more.
+    pub(super) fn of(sk: &Sk) -> Result<Arc<Self>> {
+        let sockets = sk.netns().get::<Sockets>().ok_or(ENODEV)?;
+        Ok(sockets.0.clone())
+    }
 
-/// Removes a socket, if it is there.
-/// Context: any but interrupts.
-pub(super) fn remove(sock: &Sock) {
-    if let Some(sockets) = sock.sk.netns().get::<Sockets>() {
-        let node = sockets.0.by_serial.lock().remove_node(&sock.serial);
+    /// Enters a new socket of the namespace, which stays until [`Self::remove`].
+    /// Context: may sleep.
+    pub(super) fn add(&self, sock: &Arc<Sock>) -> Result {
+        let node = RBTreeNode::new(sock.serial, sock.clone(), GFP_KERNEL)?;
+        // No two have the same number.
+        let _ = self.by_serial.lock().insert(node);
+        Ok(())
+    }
+
+    /// Removes a socket, if it is there.
+    /// Context: any but interrupts.
+    pub(super) fn remove(&self, sock: &Sock) {
+        let node = self.by_serial.lock().remove_node(&sock.serial);
         // It may hold the last reference.
         drop(node);
     }

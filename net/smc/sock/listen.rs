@@ -455,7 +455,7 @@ fn clcsock_accept(
     let orphan = this.sk.new_child()?;
     let sk = orphan.sk();
     sk.take_marks(&tcp);
-    let child = Sock::new(sk, this.version, tcp, Role::Server)?;
+    let child = Sock::new(sk, this.shared.clone(), this.version, tcp, Role::Server)?;
     let info = match listener.fallback {
         None if child.tcp.syn_smc() => {
             let arriving = match listener.order.begin(&child.tcp, number) {
@@ -493,7 +493,7 @@ pub(super) fn listen_work(child: &Arc<Sock>) {
         }
         // Only clients reconnect.
         Ok(HandshakeResult::Reconnect(_)) | Err(_) => {
-            namespace::of(&child.sk).stats.server.errors.add(1);
+            child.shared.stats.server.errors.add(1);
             false
         }
     };

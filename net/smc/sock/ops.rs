@@ -40,12 +40,10 @@ use super::{
     listen,
     options,
     Phase,
+    Shared,
     Sock, //
 };
-use crate::{
-    carrier::Carrier,
-    namespace, //
-};
+use crate::carrier::Carrier;
 
 impl StreamSocket for Sock {
     const NAMES: [&'static CStr; 4] = [c"SMC", c"SMC6", c"INET_SMC", c"INET6_SMC"];
@@ -54,12 +52,11 @@ impl StreamSocket for Sock {
     const ULP: &'static CStr = c"smc";
 
     fn create(sk: ARef<Sk>, version: IpVersion) -> Result<Arc<Self>> {
-        let namespace = namespace::of(&sk);
-        let config = &namespace.config;
+        let shared = Shared::of(&sk)?;
+        let config = &shared.config;
         sk.set_bufs(config.sndbuf_bytes(), config.rcvbuf_bytes());
-        drop(namespace);
         let tcp = TcpSocket::new(&sk, version)?;
-        Self::new(sk, version, tcp, Role::Client)
+        Self::new(sk, shared, version, tcp, Role::Client)
     }
 
     fn release(this: Arc<Self>) {

@@ -41,10 +41,7 @@ use super::{
     Phase,
     Sock, //
 };
-use crate::{
-    carrier::Carrier,
-    namespace, //
-};
+use crate::carrier::Carrier;
 
 /// setsockopt(2).
 pub(super) fn set(
@@ -149,8 +146,7 @@ const ULP_NAME_MAX: usize = 16;
 
 /// Counts an option that sends what was held back.
 fn count_flush(this: &Sock, conn: &Carrier, name: i32) {
-    let namespace = namespace::of(&this.sk);
-    let stats = conn.stats(&namespace.stats);
+    let stats = conn.stats(&this.shared.stats);
     match name {
         net::TCP_NODELAY if this.tcp.nagle().is_nodelay => stats.nodelay.add(1),
         net::TCP_CORK if !this.tcp.nagle().is_corked => stats.uncorked.add(1),
