@@ -49,6 +49,7 @@ use kernel_ext::{
         Published, //
     },
     net::{
+        AcceptQueue,
         FamilyRegistration,
         Hook,
         InetRegistration,
@@ -173,8 +174,6 @@ pub(crate) struct Sock {
     limit_hs: Atomic<bool>,
     /// Handshakes in progress, of connections to this listener.
     handshakes: Atomic<u32>,
-    /// Connections that TCP announced to this listener since [`listen::on_arrival`] ran.
-    arrived: Atomic<u32>,
     /// TCP_DEFER_ACCEPT: how long accept(2) waits for data of a connection, in seconds.
     defer_accept_s: Atomic<u32>,
     /// One call at a time changes what the socket is.
@@ -187,18 +186,11 @@ pub(crate) struct Sock {
     crossed_decline: CrossedDecline,
     #[pin]
     work: Work<Sock>,
-    /// Of a listener: looks at what came.
-    #[pin]
-    arrival: Work<Sock, ARRIVAL>,
 }
 
 impl_has_work! {
     impl HasWork<Self> for Sock { self.work }
-    impl HasWork<Self, ARRIVAL> for Sock { self.arrival }
 }
-
-/// Tells apart the two kinds of work.
-const ARRIVAL: u64 = 1;
 
 impl Sock {
     /// A socket on `tcp`. With the role of a server it is for a connection to a listener.
@@ -230,13 +222,11 @@ impl Sock {
                 late_shutdown: Atomic::new(0),
                 limit_hs: Atomic::new(limit_hs),
                 handshakes: Atomic::new(0),
-                arrived: Atomic::new(0),
                 defer_accept_s: Atomic::new(0),
                 setup <- new_mutex!((), "smc::Sock::setup"),
                 hook <- new_mutex!(None, "smc::Sock::hook"),
                 crossed_decline <- CrossedDecline::new(),
                 work <- new_work!("smc::Sock::work"),
-                arrival <- new_work!("smc::Sock::arrival"),
             }),
             GFP_KERNEL,
         )?;
@@ -334,8 +324,8 @@ impl Sock {
         let queue = match this.phase() {
             Phase::Closed => return,
             Phase::Listening => {
-                LISTENERS.with(|queues| {
-                    let _ = queues.work.enqueue::<Arc<Self>, 0>(sock);
+                LISTENERS.with(|queue| {
+                    let _ = queue.enqueue::<Arc<Self>, 0>(sock);
                 });
                 return;
             }
@@ -415,9 +405,8 @@ impl Sock {
                 listener.close();
                 // The port is to be free when close(2) returns, so no work may hold the socket. One run of
                 // a listener's work is short, whatever comes to it.
-                if let Some(queues) = LISTENERS.get() {
-                    queues.arrivals.flush();
-                    queues.work.flush();
+                if let Some(queue) = LISTENERS.get() {
+                    queue.flush();
                 }
             }
             Ok(SockState::Active(conn)) => active::close(&this, &conn),
@@ -431,14 +420,6 @@ impl Sock {
         }
         // Whatever the connection does from now on, the socket is no part of it.
         this.sk.set_state(ConnState::Closed.number());
-    }
-}
-
-impl WorkItem<ARRIVAL> for Sock {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        listen::on_arrival(&this);
     }
 }
 
@@ -459,12 +440,12 @@ impl WorkItem for Sock {
 
 /// All of this may run in softirq context.
 impl TcpEvents for Sock {
-    fn on_connection(this: ArcBorrow<'_, Self>) {
-        if this.phase() == Phase::Listening {
-            this.arrived.fetch_add(1, Full);
-            LISTENERS.with(|queues| {
-                let _ = queues.arrivals.enqueue::<Arc<Self>, ARRIVAL>(this.into());
-            });
+    fn on_connection(this: ArcBorrow<'_, Self>, queue: AcceptQueue) {
+        match queue {
+            _ if this.phase() != Phase::Listening => {}
+            AcceptQueue::Empty => {}
+            AcceptQueue::WithoutSmc => this.sk.wake_readable(),
+            AcceptQueue::Mixed => Self::schedule_work(this),
         }
     }
 
@@ -529,22 +510,15 @@ impl TcpEvents for Sock {
 // CAST: a small number.
 const O_NONBLOCK: i32 = kernel::fs::file::flags::O_NONBLOCK as i32;
 
-/// Run the work of all listeners.
-struct ListenerQueues {
-    /// [`listen::tcp_listen_work`].
-    work: OwnedWorkqueue,
-    /// [`listen::on_arrival`].
-    arrivals: OwnedWorkqueue,
-}
-
-static LISTENERS: Global<ListenerQueues> = Global::new();
+/// Runs the work of all listeners ([`listen::tcp_listen_work`]).
+static LISTENERS: Global<OwnedWorkqueue> = Global::new();
 
 /// The registered family. Sockets can be made while it lives; when it is dropped there are none, and
 /// their last work has ended.
 pub(crate) struct SmcFamily {
     _inet: InetRegistration<Sock>,
     _family: FamilyRegistration<Sock>,
-    _listeners: Published<ListenerQueues>,
+    _listeners: Published<OwnedWorkqueue>,
     _list: PerNetRegistration<list::Sockets>,
 }
 
@@ -552,11 +526,8 @@ impl SmcFamily {
     /// Registers the family.
     pub(crate) fn new() -> Result<Self> {
         let list = PerNetRegistration::new()?;
-        let queues = ListenerQueues {
-            work: OwnedWorkqueue::unbound(c"smc_listen", 0)?,
-            arrivals: OwnedWorkqueue::softirq(c"smc_arrival")?,
-        };
-        let listeners = LISTENERS.publish(Arc::new(queues, GFP_KERNEL)?)?;
+        let queue = OwnedWorkqueue::unbound(c"smc_listen", 0)?;
+        let listeners = LISTENERS.publish(Arc::new(queue, GFP_KERNEL)?)?;
         let family = FamilyRegistration::new()?;
         Ok(Self {
             _inet: InetRegistration::new()?,

@@ -241,6 +241,13 @@ void smc_helper_sk_set_wq(struct sock *sk, struct socket *sock)
 	rcu_assign_pointer(sk->sk_wq, &sock->wq);
 }
 
+static struct lock_class_key smc_tcp_wait_class;
+
+void smc_helper_set_tcp_wait_class(struct socket *sock)
+{
+	lockdep_set_class(&sock->wq.wait.lock, &smc_tcp_wait_class);
+}
+
 void smc_helper_callback_write_lock_bh(struct sock *sk)
 {
 	write_lock_bh(&sk->sk_callback_lock);

@@ -1,5 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /* include/linux/spinlock.h */
+void smc_helper_spin_lock(spinlock_t *lock)
+{
+	spin_lock(lock);
+}
+
+void smc_helper_spin_unlock(spinlock_t *lock)
+{
+	spin_unlock(lock);
+}
+
 void smc_helper_spin_lock_bh(spinlock_t *lock)
 {
 	spin_lock_bh(lock);

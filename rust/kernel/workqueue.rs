@@ -44,26 +44,11 @@ impl OwnedWorkqueue {
     ///
     /// `ENOMEM`.
     pub fn unbound(name: &'static CStr, max_active: i32) -> Result<Self> {
-        Self::new(name, bindings::wq_flags_WQ_UNBOUND, max_active)
-    }
-
-    /// Creates a queue whose work runs in softirq context, on the CPU that queued it, without a switch of tasks. It
-    /// must not sleep, nor drop the last reference of what sleeps when it is dropped: [`OwnedWorkqueue::flush`] first.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub fn softirq(name: &'static CStr) -> Result<Self> {
-        let flags = bindings::wq_flags_WQ_BH | bindings::wq_flags_WQ_PERCPU;
-        Self::new(name, flags, 0)
-    }
-
-    fn new(name: &'static CStr, flags: u32, max_active: i32) -> Result<Self> {
         // SAFETY: The format takes one string argument, which is passed.
         let ptr = unsafe {
             bindings::alloc_workqueue_noprof(
                 c"%s".as_char_ptr(),
-                flags,
+                bindings::wq_flags_WQ_UNBOUND,
                 max_active,
                 name.as_char_ptr(),
             )

@@ -57,7 +57,6 @@ use super::{
     Phase,
     Sock,
     SockState,
-    LISTENERS,
     O_NONBLOCK, //
 };
 use crate::{
@@ -269,7 +268,6 @@ fn start_listen(this: &Arc<Sock>, backlog: i32) -> Result {
     *hook = Some(Hook::listener(this.tcp.clone(), this.clone())?);
     drop(hook);
     this.handshakes.store(0, Relaxed);
-    this.arrived.store(0, Relaxed);
     // accept(2) does not return errors of earlier connections.
     let before = this.sk.take_err();
     let old = this
@@ -311,10 +309,6 @@ pub(super) fn stop_listening(this: &Arc<Sock>) {
 /// Context: may sleep.
 fn unhook(this: &Arc<Sock>) {
     *this.hook.lock() = None;
-    // The last work that it queued. In softirq context the socket must not be dropped.
-    if let Some(queues) = LISTENERS.get() {
-        queues.arrivals.flush();
-    }
     if this.phase() == Phase::Fallback && Sock::hook_connection(this).is_err() {
         // Without the hook TCP's events would be lost.
         this.sk.set_err(ENOMEM);
@@ -389,21 +383,6 @@ fn defer_accept(this: &Sock, child: &Sock, call_timeout: isize) {
 pub(super) fn is_ready(this: &Sock) -> bool {
     this.listener().is_some_and(|listener| listener.ready() > 0)
         || this.tcp.accept_queue() == AcceptQueue::WithoutSmc
-}
-
-/// Something came to a listener.
-/// Context: does not sleep.
-pub(super) fn on_arrival(this: &Arc<Sock>) {
-    let arrived = this.arrived.xchg(0, Full);
-    if this.phase() != Phase::Listening {
-        return;
-    }
-    match this.tcp.accept_queue() {
-        AcceptQueue::Empty => {}
-        // One wake-up each, as by TCP: those of accept(2) and EPOLLEXCLUSIVE wake one task.
-        AcceptQueue::WithoutSmc => (0..arrived).for_each(|_| this.sk.wake_readable()),
-        AcceptQueue::Mixed => Sock::schedule_work(this.as_arc_borrow()),
-    }
 }
 
 /// The work of a listener: takes connections from TCP (C function `smc_tcp_listen_work`).

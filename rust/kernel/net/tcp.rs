@@ -31,6 +31,7 @@ use crate::{
 };
 
 mod accept;
+mod accept_queue;
 mod delegate;
 mod hook;
 mod messages;
@@ -40,7 +41,7 @@ mod state;
 #[cfg(not(CONFIG_SMC))]
 use option::Offer;
 
-pub use accept::AcceptQueue;
+pub use accept_queue::AcceptQueue;
 pub(super) use hook::learn_defaults;
 pub use hook::{
     Hook,
@@ -109,15 +110,26 @@ impl TcpSocket {
                 &mut socket,
             )
         })?;
-        // INVARIANT: A new socket, which is ours.
-        let this = Self::from_socket(NonNull::new(socket).ok_or(EINVAL)?);
+        // SAFETY: A new socket, which is ours.
+        let this = unsafe { Self::from_socket(NonNull::new(socket).ok_or(EINVAL)?) };
         // The TCP connection may outlive the application's socket, and then has to hold the namespace.
         // SAFETY: The socket is new, nothing else uses it.
         unsafe { bindings::sk_net_refcnt_upgrade(this.sk_ptr()) };
         Ok(this)
     }
 
-    fn from_socket(socket: NonNull<bindings::socket>) -> Self {
+    /// # Safety
+    ///
+    /// `socket` must be a new TCP socket of which the caller passes on the ownership.
+    unsafe fn from_socket(socket: NonNull<bindings::socket>) -> Self {
+        // The queue of an application's socket may be locked inside that of the TCP socket below, as a listener is told
+        // of a connection there.
+        // SAFETY: By the caller's promise nobody waits on its queue yet.
+        #[cfg(CONFIG_LOCKDEP)]
+        unsafe {
+            bindings::set_tcp_wait_class(socket.as_ptr());
+        }
+        // INVARIANT: By the caller's promise.
         Self {
             socket,
             #[cfg(not(CONFIG_SMC))]

@@ -35,6 +35,7 @@ use kernel::{
 
 use super::{
     option,
+    AcceptQueue,
     TcpSocket, //
 };
 use crate::{
@@ -53,9 +54,9 @@ pub use request::RequestEnds;
 /// Events for the owner of a [`Hook`]. All may be called in softirq context: they must not sleep, nor take a lock that
 /// process context takes with softirqs enabled.
 pub trait TcpEvents: Send + Sync + Sized + 'static {
-    /// A listener may have a connection to accept. Called with the lock of TCP's wait queue held and interrupts off:
-    /// must not wake waiters on another socket's queue.
-    fn on_connection(this: ArcBorrow<'_, Self>);
+    /// A listener may have a connection to accept, of `queue`. Called once for each that comes, with the lock of TCP's
+    /// wait queue held and interrupts off. May wake waiters of an application's socket, but none of a TCP socket below.
+    fn on_connection(this: ArcBorrow<'_, Self>, queue: AcceptQueue);
 
     /// A connection has data, or the end of the stream.
     fn on_readable(this: ArcBorrow<'_, Self>);
@@ -79,7 +80,7 @@ pub trait TcpEvents: Send + Sync + Sized + 'static {
 /// [`TcpEvents`] of an owner of unknown type: the callbacks are the same for all types, so that a late call never
 /// mistakes the owner of one hook for that of another type.
 trait Owner: Send + Sync {
-    fn connection(self: ArcBorrow<'_, Self>);
+    fn connection(self: ArcBorrow<'_, Self>, queue: AcceptQueue);
     fn readable(self: ArcBorrow<'_, Self>);
     fn state_change(self: ArcBorrow<'_, Self>);
     fn writable(self: ArcBorrow<'_, Self>);
@@ -89,8 +90,8 @@ trait Owner: Send + Sync {
 }
 
 impl<T: TcpEvents> Owner for T {
-    fn connection(self: ArcBorrow<'_, Self>) {
-        T::on_connection(self);
+    fn connection(self: ArcBorrow<'_, Self>, queue: AcceptQueue) {
+        T::on_connection(self, queue);
     }
 
     fn readable(self: ArcBorrow<'_, Self>) {
@@ -131,7 +132,6 @@ struct SavedCallbacks {
     /// For a listener: the entry on its wait queue.
     entry: Opaque<bindings::wait_queue_entry>,
     /// The socket, which lives as long as its hook.
-    #[cfg(not(CONFIG_SMC))]
     tcp: NonNull<TcpSocket>,
 }
 
@@ -246,7 +246,6 @@ impl<T: TcpEvents> Hook<T> {
             saved: Callbacks::NONE,
             urg_seq: AtomicU32::new(0),
             entry: Opaque::zeroed(),
-            #[cfg(not(CONFIG_SMC))]
             tcp: NonNull::from(&*tcp),
         };
         let cell = KBox::new(cell, GFP_KERNEL)?;
@@ -344,7 +343,10 @@ unsafe extern "C" fn on_wake(
         let cell =
             unsafe { entry.byte_sub(offset_of!(SavedCallbacks, entry)) }.cast::<SavedCallbacks>();
         // SAFETY: The cell lives until the entry was removed, for which the lock is needed.
-        unsafe { (*cell).owner.as_arc_borrow().connection() };
+        let cell = unsafe { &*cell };
+        // SAFETY: The hook holds the socket, and interrupts are off: the kernel locks the queue so.
+        let queue = unsafe { cell.tcp.as_ref().accept_queue_irqs_off() };
+        cell.owner.as_arc_borrow().connection(queue);
     }
     // No exclusive waiter was woken.
     0

@@ -60,8 +60,8 @@ pub(in crate::net) fn learn_defaults() -> Result {
             &mut socket,
         )
     })?;
-    // INVARIANT: A new socket, which is ours.
-    let fresh = TcpSocket::from_socket(NonNull::new(socket).ok_or(EINVAL)?);
+    // SAFETY: A new socket, which is ours.
+    let fresh = unsafe { TcpSocket::from_socket(NonNull::new(socket).ok_or(EINVAL)?) };
     // SAFETY: The socket is alive, and nothing else uses it.
     DEFAULTS.populate(unsafe { Callbacks::of(fresh.sk_ptr()) });
     Ok(())
