@@ -411,9 +411,14 @@ impl TcpSocket {
     ///
     /// TCP's.
     pub fn set_rcvlowat(&self, front: &Sk) -> Result {
+        let (sk, lowat) = (self.sk_ptr(), front.lowat());
+        // SAFETY: The socket is alive; the field is read whole.
+        if unsafe { (&raw const (*sk).sk_rcvlowat).read_volatile() } == lowat {
+            return Ok(());
+        }
         let set_rcvlowat = op!(self, set_rcvlowat);
         // SAFETY: The socket is alive, and locked, as the function requires.
-        to_result(self.locked(|sk| unsafe { set_rcvlowat(sk, front.lowat()) }))
+        to_result(self.locked(|sk| unsafe { set_rcvlowat(sk, lowat) }))
     }
 
     /// Whether segments are signed with keys (TCP_MD5SIG, TCP_AO); of a listener, for any peer.
