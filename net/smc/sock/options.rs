@@ -181,16 +181,18 @@ fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: SockOptIn<'_>) 
         }
         result => result?,
     }
-    let is_ours = match name {
+    match name {
         // TCP would not tell of messages of the handshake, which are shorter.
-        net::SO_RCVLOWAT => this.phase() != Phase::Fallback,
+        net::SO_RCVLOWAT if this.phase() != Phase::Fallback => {}
         // Whoever releases the TCP socket is not to wait.
-        net::SO_LINGER => true,
-        _ => false,
-    };
-    if !is_ours {
+        net::SO_LINGER => {}
+        // What was read from the application is not read again.
+        net::SO_RCVTIMEO_OLD
+        | net::SO_RCVTIMEO_NEW
+        | net::SO_SNDTIMEO_OLD
+        | net::SO_SNDTIMEO_NEW => this.tcp.take_timeouts(&this.sk),
         // What the application was told counts; TCP may have no use for the option.
-        let _ = this.tcp.setsockopt(net::SOL_SOCKET, name, value);
+        _ => drop(this.tcp.setsockopt(net::SOL_SOCKET, name, value)),
     }
     if let Some(conn) = this.conn() {
         conn.sync_options(&this.sk);

@@ -313,6 +313,14 @@ impl Sk {
         unsafe { bindings::sock_rcvtimeo(self.option_sk(), nonblock) }
     }
 
+    /// SO_SNDTIMEO and SO_RCVTIMEO, as the kernel stores them.
+    pub(super) fn timeouts(&self) -> (isize, isize) {
+        (
+            read_once!(self.option_sk, sk_sndtimeo),
+            read_once!(self.option_sk, sk_rcvtimeo),
+        )
+    }
+
     /// How many of `len` bytes a receiver waits for (SO_RCVLOWAT, MSG_WAITALL); at least 1.
     pub fn rcvlowat(&self, waitall: bool, len: usize) -> usize {
         let low = usize::try_from(read_once!(self.option_sk, sk_rcvlowat)).unwrap_or(1);

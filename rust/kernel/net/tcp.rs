@@ -421,6 +421,16 @@ impl TcpSocket {
         to_result(self.locked(|sk| unsafe { set_rcvlowat(sk, lowat) }))
     }
 
+    /// Copies SO_SNDTIMEO and SO_RCVTIMEO of `front`.
+    pub fn take_timeouts(&self, front: &Sk) {
+        let (sk, (sndtimeo, rcvtimeo)) = (self.sk_ptr(), front.timeouts());
+        // SAFETY: The socket is alive, and the fields are plain integers, which the kernel writes whole, too.
+        unsafe {
+            (&raw mut (*sk).sk_sndtimeo).write_volatile(sndtimeo);
+            (&raw mut (*sk).sk_rcvtimeo).write_volatile(rcvtimeo);
+        }
+    }
+
     /// Whether segments are signed with keys (TCP_MD5SIG, TCP_AO); of a listener, for any peer.
     pub fn has_keys(&self) -> bool {
         // SAFETY: The socket is alive and a TCP socket.
