@@ -49,6 +49,11 @@ void smc_helper_sock_set_flag(struct sock *sk, enum sock_flags flag)
 	sock_set_flag(sk, flag);
 }
 
+void smc_helper_sock_add_flags(struct sock *sk, const struct sock *from, unsigned long mask)
+{
+	sk->sk_flags |= from->sk_flags & mask;
+}
+
 int smc_helper_sock_error(struct sock *sk)
 {
 	return sock_error(sk);

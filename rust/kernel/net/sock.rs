@@ -440,12 +440,8 @@ impl Sk {
             __sk_common.skc_bound_dev_if,
             read_once!(parent.option_sk, __sk_common.skc_bound_dev_if)
         );
-        for flag in INHERITED_FLAGS {
-            if parent.flag(flag) {
-                // SAFETY: The socket is alive, and nothing else uses it yet.
-                unsafe { bindings::sock_set_flag(self.as_ptr(), flag) };
-            }
-        }
+        // SAFETY: Both sockets are alive, and nothing else uses the new one yet.
+        unsafe { bindings::sock_add_flags(self.as_ptr(), parent.option_sk(), INHERITED_FLAGS) };
         self.inherit_shown(parent);
     }
 
@@ -482,7 +478,7 @@ impl Sk {
 }
 
 /// Not those by which the kernel counts sockets that need times of packets.
-const INHERITED_FLAGS: [bindings::sock_flags; 16] = [
+const INHERITED_FLAGS: usize = flag_bits(&[
     bindings::sock_flags_SOCK_URGINLINE,
     bindings::sock_flags_SOCK_KEEPOPEN,
     bindings::sock_flags_SOCK_LINGER,
@@ -499,4 +495,14 @@ const INHERITED_FLAGS: [bindings::sock_flags; 16] = [
     bindings::sock_flags_SOCK_TXTIME,
     bindings::sock_flags_SOCK_RCVMARK,
     bindings::sock_flags_SOCK_RCVPRIORITY,
-];
+]);
+
+/// The flags as bits of `sk_flags`.
+const fn flag_bits(flags: &[bindings::sock_flags]) -> usize {
+    let (mut bits, mut i) = (0, 0);
+    while i < flags.len() {
+        bits |= 1 << flags[i];
+        i += 1;
+    }
+    bits
+}

@@ -355,6 +355,11 @@ unsafe extern "C" fn on_wake(
 /// Restores what TCP may have copied into a connection from a socket with a [`Hook`].
 pub(super) fn reset_inherited(child: &TcpSocket) {
     let sk = child.sk_ptr();
+    // Nobody else replaces a callback by one of ours.
+    // SAFETY: The socket is alive.
+    if !unsafe { Callbacks::of(sk) }.has_ours() {
+        return;
+    }
     // SAFETY: The socket is alive; callbacks change under the lock.
     unsafe { bindings::callback_write_lock_bh(sk) };
     // SAFETY: As above.

@@ -86,7 +86,7 @@ impl Callbacks {
     ///
     /// # Safety
     ///
-    /// `sk` must be a live socket, with its callback lock held or not used by anything else.
+    /// `sk` must be a live socket. With its callback lock held they are those of one moment.
     pub(super) unsafe fn of(sk: *const bindings::sock) -> Self {
         /// Reads a callback once, as C's `READ_ONCE`.
         macro_rules! read {
@@ -120,6 +120,14 @@ impl Callbacks {
         write!(sk_state_change, self.state_change);
         write!(sk_write_space, self.write_space);
         write!(sk_error_report, self.error_report);
+    }
+
+    /// Whether one is ours.
+    pub(super) fn has_ours(self) -> bool {
+        is_same(self.data_ready, Self::OURS.data_ready)
+            || is_same(self.state_change, Self::OURS.state_change)
+            || is_same(self.write_space, Self::OURS.write_space)
+            || is_same(self.error_report, Self::OURS.error_report)
     }
 
     /// Returns them with TCP's own for each that is one of ours or none.
