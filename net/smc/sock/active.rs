@@ -63,7 +63,7 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Carrier) -> bool 
 
 /// Hooks the TCP connection, so that its end is noticed.
 fn hook_tcp(this: &Arc<Sock>) {
-    // Without memory the connection does without, as those of the C module do.
+    // If something else in the kernel gets its events the connection does without, as those of the C module do.
     let _ = Sock::hook_connection(this);
     if this.tcp.state().is_closed() || has_tcp_data(this) {
         Sock::schedule_work(this.as_arc_borrow());

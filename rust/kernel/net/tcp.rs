@@ -66,6 +66,7 @@ pub struct Nagle {
 /// The pointer is a socket from `sock_create_kern` or `kernel_accept`, owned, with its `sk`.
 pub struct TcpSocket {
     socket: NonNull<bindings::socket>,
+    hook: hook::Cell,
     #[cfg(not(CONFIG_SMC))]
     offer: Offer,
 }
@@ -132,6 +133,7 @@ impl TcpSocket {
         // INVARIANT: By the caller's promise.
         Self {
             socket,
+            hook: hook::Cell::EMPTY,
             #[cfg(not(CONFIG_SMC))]
             offer: Offer::NONE,
         }

@@ -135,6 +135,17 @@ struct SavedCallbacks {
     tcp: NonNull<TcpSocket>,
 }
 
+/// Where a [`TcpSocket`] has its [`SavedCallbacks`]: filled while it has a [`Hook`].
+pub(super) struct Cell(Opaque<SavedCallbacks>);
+
+impl Cell {
+    pub(super) const EMPTY: Self = Self(Opaque::uninit());
+
+    fn as_ptr(&self) -> *mut SavedCallbacks {
+        self.0.get()
+    }
+}
+
 /// Identifies a [`SavedCallbacks`]: nothing else in the kernel points here.
 static MARK: u8 = 0;
 
@@ -199,11 +210,10 @@ enum HookKind {
 ///
 /// # Invariants
 ///
-/// The user data of `tcp` are `cell`, tagged. For [`HookKind::Connection`] the callbacks are those of [`callbacks`];
-/// for [`HookKind::Listener`] the cell's entry is on the wait queue of `tcp`.
+/// The cell of `tcp` is filled, and its user data are that, tagged. For [`HookKind::Connection`] the callbacks are
+/// those of [`callbacks`]; for [`HookKind::Listener`] the cell's entry is on the wait queue of `tcp`.
 pub struct Hook<T: TcpEvents> {
     tcp: Arc<TcpSocket>,
-    cell: NonNull<SavedCallbacks>,
     kind: HookKind,
     _owner: PhantomData<Arc<T>>,
 }
@@ -218,7 +228,7 @@ impl<T: TcpEvents> Hook<T> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if there is a hook already, or another user in the kernel, `ENOMEM`.
+    /// `EBUSY` if there is a hook already, or another user in the kernel.
     pub fn connection(tcp: Arc<TcpSocket>, owner: Arc<T>) -> Result<Self> {
         Self::install(tcp, owner, HookKind::Connection)
     }
@@ -230,8 +240,8 @@ impl<T: TcpEvents> Hook<T> {
     /// As [`Hook::connection`].
     pub fn listener(tcp: Arc<TcpSocket>, owner: Arc<T>) -> Result<Self> {
         let this = Self::install(tcp, owner, HookKind::Listener)?;
-        // SAFETY: By the type invariant the cell is alive, and does not move.
-        let entry = unsafe { (*this.cell.as_ptr()).entry.get() };
+        // SAFETY: By the type invariant the cell is filled. It does not move, as the hook shares the socket.
+        let entry = unsafe { (*this.tcp.hook.as_ptr()).entry.get() };
         // SAFETY: Both are initialised; the entry is removed in `drop`, and the queue lives as long as `tcp`.
         unsafe { bindings::add_wait_queue(this.tcp.queue(), entry) };
         option::hook_listener(&this.tcp);
@@ -240,52 +250,53 @@ impl<T: TcpEvents> Hook<T> {
 
     fn install(tcp: Arc<TcpSocket>, owner: Arc<T>, kind: HookKind) -> Result<Self> {
         let sk = tcp.sk_ptr();
-        let cell = SavedCallbacks {
-            mark: &raw const MARK,
-            owner,
-            saved: Callbacks::NONE,
-            urg_seq: AtomicU32::new(0),
-            entry: Opaque::zeroed(),
-            tcp: NonNull::from(&*tcp),
-        };
-        let cell = KBox::new(cell, GFP_KERNEL)?;
-        // SAFETY: The entry is valid for writing.
-        unsafe { bindings::init_waitqueue_func_entry(cell.entry.get(), Some(on_wake)) };
         // SAFETY: The socket is alive.
         unsafe { bindings::callback_write_lock_bh(sk) };
         // SAFETY: As above, and under the lock.
         let is_free = unsafe { (&raw const (*sk).sk_user_data).read_volatile() }.is_null();
-        let installed = match is_free {
-            // SAFETY: As above.
-            true => Ok(unsafe { Self::occupy(sk, cell, kind) }),
-            false => Err(cell),
+        let left = match is_free {
+            true => {
+                // SAFETY: As above.
+                unsafe { Self::occupy(&tcp, owner, kind) };
+                None
+            }
+            false => Some(owner),
         };
         // SAFETY: Taken above.
         unsafe { bindings::callback_write_unlock_bh(sk) };
-        // A cell that is not installed is dropped without the lock.
-        let cell = installed.map_err(|_| EBUSY)?;
-        // INVARIANT: Set up above, but for the entry of a listener, which the caller adds.
-        Ok(Self {
-            tcp,
-            cell,
-            kind,
-            _owner: PhantomData,
-        })
+        // An owner that is left is dropped without the lock.
+        match left {
+            // INVARIANT: Set up above, but for the entry of a listener, which the caller adds.
+            None => Ok(Self {
+                tcp,
+                kind,
+                _owner: PhantomData,
+            }),
+            Some(_) => Err(EBUSY),
+        }
     }
 
-    /// Makes `cell` the user data of a socket.
+    /// Fills the cell of a socket and makes it the user data.
     ///
     /// # Safety
     ///
-    /// `sk` must be a live TCP socket without user data, its callback lock held for writing.
-    unsafe fn occupy(
-        sk: *mut bindings::sock,
-        mut cell: KBox<SavedCallbacks>,
-        kind: HookKind,
-    ) -> NonNull<SavedCallbacks> {
-        // SAFETY: By the caller's promise.
-        cell.saved = unsafe { Callbacks::of(sk) }.originals();
-        let cell = KBox::into_raw(cell);
+    /// The user data of `tcp` must be null, and its callback lock held for writing.
+    unsafe fn occupy(tcp: &TcpSocket, owner: Arc<T>, kind: HookKind) {
+        let (sk, cell) = (tcp.sk_ptr(), tcp.hook.as_ptr());
+        let filled = SavedCallbacks {
+            mark: &raw const MARK,
+            owner,
+            // SAFETY: The socket is alive, and by the caller's promise locked.
+            saved: unsafe { Callbacks::of(sk) }.originals(),
+            urg_seq: AtomicU32::new(0),
+            entry: Opaque::zeroed(),
+            tcp: NonNull::from(tcp),
+        };
+        // SAFETY: By the caller's promise the user data do not point to the cell, so nothing else uses it. What an
+        // earlier hook had there was taken out.
+        unsafe { cell.write(filled) };
+        // SAFETY: As above.
+        unsafe { bindings::init_waitqueue_func_entry((*cell).entry.get(), Some(on_wake)) };
         let data = cell.cast::<c_void>().map_addr(|addr| addr | NOCOPY);
         // A barrier is not needed: without the lock only the tag is read.
         // SAFETY: By the caller's promise.
@@ -294,35 +305,34 @@ impl<T: TcpEvents> Hook<T> {
             // SAFETY: By the caller's promise.
             unsafe { Callbacks::OURS.put(sk) };
         }
-        // SAFETY: `KBox::into_raw` does not return null.
-        unsafe { NonNull::new_unchecked(cell) }
     }
 }
 
 impl<T: TcpEvents> Drop for Hook<T> {
     fn drop(&mut self) {
-        let sk = self.tcp.sk_ptr();
-        // SAFETY: The cell lives until the end of this function.
-        let cell = unsafe { &*self.cell.as_ptr() };
+        let (sk, cell) = (self.tcp.sk_ptr(), self.tcp.hook.as_ptr());
         if self.kind == HookKind::Listener {
             option::unhook_listener(&self.tcp);
             // SAFETY: By the type invariant the entry is on that queue. Its function runs under the queue's lock, so
             // not any more afterwards.
-            unsafe { bindings::remove_wait_queue(self.tcp.queue(), cell.entry.get()) };
+            unsafe { bindings::remove_wait_queue(self.tcp.queue(), (*cell).entry.get()) };
         }
         // SAFETY: The socket is alive.
         unsafe { bindings::callback_write_lock_bh(sk) };
         // SAFETY: As above, and under the lock.
         unsafe { (&raw mut (*sk).sk_user_data).write_volatile(ptr::null_mut()) };
+        // Our callbacks hold the lock for reading as long as they use the cell, and from now on they find none.
+        // SAFETY: By the type invariant the cell is filled. It is taken out once, and nothing reads it before another
+        // hook fills it.
+        let taken = unsafe { cell.read() };
         if self.kind == HookKind::Connection {
             // SAFETY: As above.
-            unsafe { cell.saved.replace_ours(sk) };
+            unsafe { taken.saved.replace_ours(sk) };
         }
         // SAFETY: Taken above.
         unsafe { bindings::callback_write_unlock_bh(sk) };
-        // Our callbacks hold the lock for reading as long as they use the cell, and from now on they find none. SAFETY:
-        // From `KBox::into_raw` in `install`.
-        drop(unsafe { KBox::from_raw(self.cell.as_ptr()) });
+        // Without the lock, as this may be the last reference to the owner.
+        drop(taken);
     }
 }
 
