@@ -279,6 +279,10 @@ impl Sock {
 
     /// The connection by SMC, if there is one.
     pub(crate) fn conn(&self) -> Option<Carrier> {
+        // Most sockets that are asked have none, which takes no lock.
+        if self.phase() != Phase::Active {
+            return None;
+        }
         match &*self.state.lock() {
             SockState::Active(conn) => Some(conn.clone()),
             _ => None,
@@ -309,8 +313,13 @@ impl Sock {
     }
 
     fn listener(&self) -> Option<Arc<Listener>> {
+        self.with_listener(Arc::clone)
+    }
+
+    /// What `f` says of the listener; `None` if the socket does not listen. `f` must not sleep.
+    fn with_listener<R>(&self, f: impl FnOnce(&Arc<Listener>) -> R) -> Option<R> {
         match &*self.state.lock() {
-            SockState::Listening(listener) => Some(listener.clone()),
+            SockState::Listening(listener) => Some(f(listener)),
             _ => None,
         }
     }
@@ -349,7 +358,7 @@ impl Sock {
 
     /// Whether it is a listener's connection that accept(2) has not returned yet.
     fn is_unaccepted(&self) -> bool {
-        self.orphan.lock().is_some()
+        self.role == Role::Server && self.orphan.lock().is_some()
     }
 
     /// shutdown(2) with argument `how` while the handshake runs.

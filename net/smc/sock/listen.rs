@@ -212,6 +212,10 @@ impl Listener {
     }
 
     fn pop(&self) -> Option<Arc<Sock>> {
+        // What is pushed at the same time is counted later, and waiters are woken after that.
+        if self.ready() == 0 {
+            return None;
+        }
         let entry = self.queue.lock().pop_front()?;
         self.ready.fetch_sub(1, Full);
         self.adjust();
@@ -381,7 +385,7 @@ fn defer_accept(this: &Sock, child: &Sock, call_timeout: isize) {
 /// Whether accept(2) would return a connection.
 /// Context: process.
 pub(super) fn is_ready(this: &Sock) -> bool {
-    this.listener().is_some_and(|listener| listener.ready() > 0)
+    this.with_listener(|listener| listener.ready() > 0) == Some(true)
         || this.tcp.accept_queue() == AcceptQueue::WithoutSmc
 }
 

@@ -183,6 +183,9 @@ impl StreamSocket for Sock {
     }
 
     fn recvmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
+        if this.phase() == Phase::Fallback {
+            return fallback::recv(&this, msg, flags);
+        }
         match this.wait_connected(|| this.sk.rcvtimeo(flags & net::MSG_DONTWAIT != 0))? {
             DataPath::Smc(conn) => active::recv(&this, &conn, msg, flags),
             DataPath::Tcp(_setup) => fallback::recv(&this, msg, flags),
@@ -206,6 +209,9 @@ impl StreamSocket for Sock {
 fn send(this: ArcBorrow<'_, Sock>, msg: &mut Msg<'_>) -> Result<usize> {
     if msg.flags() & net::MSG_FASTOPEN != 0 {
         options::fall_back(&this.into(), Reason::OptionUnsupported)?;
+    }
+    if this.phase() == Phase::Fallback {
+        return fallback::send(&this, msg);
     }
     let nonblock = msg.flags() & net::MSG_DONTWAIT != 0;
     match this.wait_connected(|| this.sk.sndtimeo(nonblock))? {
