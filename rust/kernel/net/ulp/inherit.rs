@@ -124,6 +124,8 @@ unsafe fn sock(old: *mut bindings::sock, new: *mut bindings::sock) {
     copy!(old, new, {
         sk_mark,
         sk_priority,
+        sk_rcvtimeo,
+        sk_sndtimeo,
         sk_max_pacing_rate,
         sk_pacing_rate,
         sk_pacing_status,

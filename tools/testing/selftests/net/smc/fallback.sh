@@ -35,6 +35,7 @@ check "IPPROTO_SMC falls back as well" smctest --family ipproto --expect tcp pat
 check "data" smctest --expect tcp integrity --mib 4
 check "connections come and go" smctest churn --processes 4 --opens 20
 suite "calls" smctest --expect tcp semantics --module "$MODULE"
+suite "calls, TCP_ULP: what was set before" smctest --family ulp --expect tcp semantics --module "$MODULE" --only "set before"
 check "the server is not asked for SMC" [ "$(server_counts 03010000)" -gt 0 ]
 check "and nobody declines" [ "$(server_counts 05000000)" = 0 ]
 
