@@ -445,7 +445,7 @@ impl Stream {
         let refs = self.refs_of_peer(cdc.rmbes);
         let cons = self.send.check_cons(refs.cons, cdc.cons)?;
         let prod = self.recv.check_prod(refs.prod, cdc.prod)?;
-        let replaced = self.recv.check_refs(&refs, cdc.prod)?;
+        let replaced = self.recv.check_refs(refs.prod, refs.since, cdc.prod)?;
         self.seq_peer = cdc.seq;
         if let Some(end) = replaced {
             self.recv.rmbes_mut().replace(end);

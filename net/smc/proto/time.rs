@@ -5,24 +5,28 @@
 //! The core never asks what time it is. In the kernel an [`Instant`] is `ktime_get()`, on the host
 //! it is the simulation's clock.
 
-/// A point on the caller's monotonic clock, in nanoseconds since an origin that the core ignores.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Instant(u64);
+use core::num::NonZeroU64;
+
+/// A point on the caller's monotonic clock, in nanoseconds since an origin that the core ignores. One more is stored,
+/// so that an `Option` of it is no larger: each connection has some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(NonZeroU64);
 
 impl Instant {
     /// The clock's origin.
-    pub const ZERO: Self = Self(0);
+    pub const ZERO: Self = Self(NonZeroU64::MIN);
 
     /// Makes an instant from nanoseconds since the clock's origin.
     #[inline]
     pub const fn from_nanos(nanos: u64) -> Self {
-        Self(nanos)
+        Self(NonZeroU64::MIN.saturating_add(nanos))
     }
 
     /// Nanoseconds since the clock's origin.
     #[inline]
     pub const fn as_nanos(self) -> u64 {
-        self.0
+        // OVERFLOW: it is 1 at least.
+        self.0.get().wrapping_sub(1)
     }
 
     /// The instant `after` later; the last instant there is if that lies beyond it.
@@ -34,19 +38,25 @@ impl Instant {
     /// The instant `before` earlier; the clock's origin if that lies before it.
     #[inline]
     pub const fn saturating_sub(self, before: Duration) -> Self {
-        Self(self.0.saturating_sub(before.0))
+        Self::from_nanos(self.as_nanos().saturating_sub(before.0))
     }
 
     /// The time from `earlier` to `self`; zero if `earlier` is not earlier.
     #[inline]
     pub const fn saturating_since(self, earlier: Self) -> Duration {
-        Duration(self.0.saturating_sub(earlier.0))
+        Duration(self.0.get().saturating_sub(earlier.0.get()))
     }
 
     /// Says whether a deadline at `self` is due at `now`.
     #[inline]
     pub const fn is_due(self, now: Self) -> bool {
-        self.0 <= now.0
+        self.0.get() <= now.0.get()
+    }
+}
+
+impl Default for Instant {
+    fn default() -> Self {
+        Self::ZERO
     }
 }
 

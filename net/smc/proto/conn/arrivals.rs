@@ -11,7 +11,7 @@
 use crate::conn::{
     is_before,
     Cdc,
-    RmbeRefs,
+    RmbeNum,
     Stream, //
 };
 use crate::cursor::{
@@ -46,8 +46,29 @@ const PARTS: usize = 4;
 pub struct Arrivals {
     /// The link of the newest message accepted.
     newest: Option<LinkIdx>,
-    /// The links of held messages, in order, and the producer cursor of the last message on each, with its RMBE.
-    held: [Option<(LinkIdx, Cursor, RmbeRefs)>; PARTS],
+    /// The links of held messages, in order, and the end of the data that were announced on each.
+    held: [Option<HeldPart>; PARTS],
+}
+
+/// The last message held that arrived on a link: its producer cursor, and what it says of RMBEs.
+#[derive(Clone, Copy, Debug)]
+struct HeldPart {
+    prod: Cursor,
+    since: u32,
+    num: RmbeNum,
+    link: LinkIdx,
+}
+
+impl HeldPart {
+    fn new(link: LinkIdx, cdc: &Cdc, stream: &Stream) -> Self {
+        let refs = stream.refs_of_peer(cdc.rmbes);
+        Self {
+            prod: cdc.prod,
+            since: refs.since,
+            num: refs.prod,
+            link,
+        }
+    }
 }
 
 impl Arrivals {
@@ -72,15 +93,15 @@ impl Arrivals {
         }
         let last = self.held.iter().flatten().count().checked_sub(1);
         let place = match last.and_then(|last| self.held.get_mut(last)) {
-            Some(Some((of, prod, refs))) if *of == idx => {
-                (*prod, *refs) = (cdc.prod, stream.refs_of_peer(cdc.rmbes));
+            Some(Some(part)) if part.link == idx => {
+                *part = HeldPart::new(idx, cdc, stream);
                 return true;
             }
             _ => self.held.iter_mut().find(|place| place.is_none()),
         };
         match place {
             Some(place) => {
-                *place = Some((idx, cdc.prod, stream.refs_of_peer(cdc.rmbes)));
+                *place = Some(HeldPart::new(idx, cdc, stream));
                 true
             }
             None => false,
@@ -91,13 +112,14 @@ impl Arrivals {
     pub fn release(&mut self, stream: &Stream) -> [Option<Part>; PARTS] {
         let mut from = stream.arrived();
         core::mem::take(&mut self.held).map(|held| {
-            let (idx, prod, refs) = held?;
-            self.newest = Some(idx);
-            let to = stream.recv.check_prod(refs.prod, prod).ok()??;
-            let end = stream.recv.check_refs(&refs, prod).ok()?;
+            let held = held?;
+            self.newest = Some(held.link);
+            let to = stream.recv.check_prod(held.num, held.prod).ok()??;
+            let end = stream.recv.check_refs(held.num, held.since, held.prod);
+            let end = end.ok()?;
             let written = stream.recv.rmbes().arrived(from.0, to, end);
             from = ProdPosition(from.0.max(to));
-            Some((idx, written))
+            Some((held.link, written))
         })
     }
 }

@@ -12,8 +12,7 @@ use crate::conn::replace::{
 };
 use crate::conn::{
     ProducerFlags,
-    RmbeNum,
-    RmbeRefs, //
+    RmbeNum, //
 };
 use crate::cursor::{
     Chunk,
@@ -136,20 +135,21 @@ impl RecvState {
         self.rmbes.ring()
     }
 
-    /// Checks what a message with a producer cursor that [`Self::check_prod`] accepted says of RMBEs. Returns where the
-    /// data in the present one end, if the peer has adopted the other.
+    /// Checks that data from position `since` on may be in RMBE `num`, for a message with a producer cursor that
+    /// [`Self::check_prod`] accepted. Returns where the data in the present one end, if the peer has adopted the other.
     pub(super) fn check_refs(
         &self,
-        refs: &RmbeRefs,
+        num: RmbeNum,
+        since: u32,
         cursor: Cursor,
     ) -> Result<Option<u64>, PeerMisbehaved> {
-        if refs.prod == self.rmbes.num() {
+        if num == self.rmbes.num() {
             return Ok(None);
         }
-        let ring = self.rmbes.ring_of(refs.prod)?;
+        let ring = self.rmbes.ring_of(num)?;
         let ahead = ring.distance(self.received, cursor).unwrap_or(0);
         let prod = self.received.saturating_add_signed(ahead);
-        let since = position_near(self.received, refs.since);
+        let since = position_near(self.received, since);
         let end = end_of_replaced(self.received, since, prod)?;
         // What was not read fits either: the one before up to `end`, and the other as the peer counts on it.
         let unread = end

@@ -3,6 +3,8 @@
 //! Names that are numbers, in host order; where one has fewer values than bits, the constructor
 //! keeps to them.
 
+use core::num::NonZeroU8;
+
 use crate::buffer::SizeClass;
 
 /// Declares a newtype over an integer of which every value is legal.
@@ -122,30 +124,29 @@ u24! {
 ///
 /// Not zero: the element's offset is `index - 1` element sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RmbeIndex(u8);
+pub struct RmbeIndex(NonZeroU8);
 
 impl RmbeIndex {
     /// The first element, the only one that the C module uses.
-    pub const FIRST: Self = Self(1);
+    pub const FIRST: Self = Self(NonZeroU8::MIN);
 
     /// Makes an index; `None` for zero.
     pub const fn new(index: u8) -> Option<Self> {
-        if index == 0 {
-            return None;
+        match NonZeroU8::new(index) {
+            Some(index) => Some(Self(index)),
+            None => None,
         }
-        // INVARIANT: just checked.
-        Some(Self(index))
     }
 
     /// The index, 1 to 255.
     pub const fn get(self) -> u8 {
-        self.0
+        self.0.get()
     }
 
     /// Offset of the element in an RMB of elements of `size`, in bytes. Less than 2^37.
     pub const fn offset(self, size: SizeClass) -> u64 {
-        // OVERFLOW: 254 * 2^29 fits in a u64; the subtraction is in range by the invariant.
-        (self.0.saturating_sub(1) as u64).saturating_mul(size.bytes() as u64)
+        // OVERFLOW: 254 * 2^29 fits in a u64.
+        (self.get().saturating_sub(1) as u64).saturating_mul(size.bytes() as u64)
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the kernel says of a connection, by CDC messages and immediate data: it is checked, and RMBEs that it offers are
-//! adopted.
+//! What the kernel says of a connection, by CDC messages and immediate data: it is checked, and RMBEs that it offers
+//! are adopted.
 
 use super::super::cdc;
 use super::super::cdc::Cdc;
