@@ -52,6 +52,7 @@
 #include <net/sock.h>
 #include <net/sock_reuseport.h>
 #include <net/tcp.h>
+#include <net/transp_v6.h>
 #include <rdma/ib_cache.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/iw_cm.h>

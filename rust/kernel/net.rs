@@ -37,7 +37,6 @@ pub use addr::{
     SockAddr, //
 };
 pub use args::{
-    put_int,
     PollWait,
     SockAddrBuf,
     SockOptIn,

@@ -190,7 +190,7 @@ pub(super) fn recv(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>, flags: u32) -
 }
 
 /// ioctl(2); `None` for what TCP or the kernel answers.
-pub(super) fn ioctl(conn: &Carrier, cmd: u32, arg: usize) -> Option<Result<i32>> {
+pub(super) fn ioctl(conn: &Carrier, cmd: u32) -> Option<i32> {
     let queues = conn.queues();
     let value = match cmd {
         net::SIOCINQ => queues.inq,
@@ -199,8 +199,7 @@ pub(super) fn ioctl(conn: &Carrier, cmd: u32, arg: usize) -> Option<Result<i32>>
         net::SIOCATMARK => u32::from(queues.at_mark),
         _ => return None,
     };
-    let value = i32::try_from(value).unwrap_or(i32::MAX);
-    Some(net::put_int(arg, value).map(|()| 0))
+    Some(i32::try_from(value).unwrap_or(i32::MAX))
 }
 
 /// shutdown(2).

@@ -114,13 +114,16 @@ impl StreamSocket for Sock {
         ready | if this.sk.has_err() { net::POLLERR } else { 0 }
     }
 
+    fn ioctl_number(this: ArcBorrow<'_, Self>, cmd: u32) -> Result<i32> {
+        let number = this.conn().and_then(|conn| active::ioctl(&conn, cmd));
+        match number {
+            Some(number) => Ok(number),
+            None if cmd == net::SIOCINQ && !this.is_front_clear() => Ok(0),
+            None => this.tcp.ioctl_number(cmd),
+        }
+    }
+
     fn ioctl(this: ArcBorrow<'_, Self>, cmd: u32, arg: usize) -> Result<i32> {
-        if let Some(result) = this.conn().and_then(|conn| active::ioctl(&conn, cmd, arg)) {
-            return result;
-        }
-        if cmd == net::SIOCINQ && !this.is_front_clear() {
-            return net::put_int(arg, 0).map(|()| 0);
-        }
         this.tcp.ioctl(cmd, arg)
     }
 

@@ -134,7 +134,7 @@ impl SockOptOut {
 /// # Errors
 ///
 /// `EFAULT` if the memory cannot be written.
-pub fn put_int(arg: usize, value: i32) -> Result {
+pub(super) fn put_int(arg: usize, value: i32) -> Result {
     UserSlice::new(UserPtr::from_addr(arg), size_of::<i32>())
         .writer()
         .write(&value)

@@ -7,7 +7,11 @@
 
 use core::{
     cell::UnsafeCell,
-    mem::MaybeUninit,
+    mem::{
+        offset_of,
+        size_of,
+        MaybeUninit, //
+    },
     ptr, //
 };
 
@@ -35,6 +39,100 @@ pub(super) static ULP_OPS: UlpOps = UlpOps(UnsafeCell::new(MaybeUninit::zeroed()
 impl UlpOps {
     pub(super) fn as_ptr(&self) -> *mut bindings::tcp_ulp_ops {
         self.0.get().cast()
+    }
+}
+
+/// The kernel's records of TCP sockets, over IPv4 and IPv6, with an ioctl function of ours, for those that were
+/// converted: io_uring calls that function, and not the one in the `proto_ops`.
+struct Records(UnsafeCell<MaybeUninit<[bindings::proto; 2]>>);
+
+// SAFETY: As for `UlpOps`.
+unsafe impl Sync for Records {}
+
+static RECORDS: Records = Records(UnsafeCell::new(MaybeUninit::zeroed()));
+
+/// The function behind ioctl(2) in a `struct proto`.
+type ProtIoctl = unsafe extern "C" fn(*mut bindings::sock, i32, *mut i32) -> i32;
+
+/// Makes the records for converted sockets.
+///
+/// # Safety
+///
+/// There must be no converted socket, and no other call meanwhile.
+pub(super) unsafe fn fill_records(ioctl: ProtIoctl) {
+    for version in [IpVersion::V4, IpVersion::V6] {
+        let (from, to) = (tcp_record(version), record(version));
+        let (list, after) = (
+            offset_of!(bindings::proto, node),
+            offset_of!(bindings::proto, node) + size_of::<bindings::list_head>(),
+        );
+        // All but its place in the list of records, which changes when others are registered, and which nothing reads
+        // in a record that is none of the list. The rest has been constant since TCP was registered.
+        for (at, end) in [(0, list), (after, size_of::<bindings::proto>())] {
+            // SAFETY: Both are records, of which this is a part; by the caller's promise nothing else uses ours.
+            unsafe {
+                ptr::copy_nonoverlapping(
+                    from.byte_add(at).cast::<u8>(),
+                    to.byte_add(at).cast(),
+                    end - at,
+                )
+            };
+        }
+        // SAFETY: As above.
+        unsafe { (*to).ioctl = Some(ioctl) };
+    }
+}
+
+/// The record of converted sockets.
+fn record(version: IpVersion) -> *mut bindings::proto {
+    let first = RECORDS.0.get().cast::<bindings::proto>();
+    match version {
+        IpVersion::V4 => first,
+        // The second of the two.
+        IpVersion::V6 => first.wrapping_add(1),
+    }
+}
+
+/// The kernel's record of its own TCP sockets.
+fn tcp_record(version: IpVersion) -> *mut bindings::proto {
+    match version {
+        #[cfg(CONFIG_IPV6)]
+        IpVersion::V6 => &raw mut bindings::tcpv6_prot,
+        _ => &raw mut bindings::tcp_prot,
+    }
+}
+
+/// Has io_uring ask us about a TCP socket that is being converted. A socket whose record is not TCP's own keeps it.
+///
+/// # Safety
+///
+/// `tcp` must be a TCP socket that the caller has locked, with the successor that [`ours`] returns; it must hold a
+/// reference to the module until [`release_origin`].
+pub(super) unsafe fn install_record(tcp: *mut bindings::sock) {
+    // SAFETY: By the caller's promise.
+    unsafe {
+        let version = version_of(tcp);
+        replace_record(tcp, tcp_record(version), record(version));
+    }
+}
+
+/// Replaces the record `from` of a TCP socket, if it has that, by `to`.
+///
+/// # Safety
+///
+/// `tcp` must be a live TCP socket whose record nothing else changes now; `to` must be valid as long as it has it, and
+/// differ from `from` by the ioctl function only.
+unsafe fn replace_record(
+    tcp: *mut bindings::sock,
+    from: *mut bindings::proto,
+    to: *mut bindings::proto,
+) {
+    // SAFETY: By the caller's promise. The kernel reads the field once for each call.
+    unsafe {
+        let place = &raw mut (*tcp).__sk_common.skc_prot;
+        if ptr::eq(place.read_volatile(), from) {
+            place.write_volatile(to);
+        }
     }
 }
 
@@ -70,15 +168,29 @@ pub(super) unsafe fn version_of(sk: *mut bindings::sock) -> IpVersion {
 ///
 /// `socket` must be a live socket with our table for converted sockets.
 pub(super) unsafe fn sk_of(socket: *mut bindings::socket) -> *mut bindings::sock {
-    // Pairs with the barrier in `ulp::install`: code that sees the table sees the data.
-    smp_mb(Read);
     // SAFETY: By the caller's promise the socket is alive.
     let sk = unsafe { (&raw const (*socket).sk).read_volatile() };
-    // SAFETY: A socket keeps its `sk`, if it has one.
-    if sk.is_null() || unsafe { is_ours(sk) } {
+    if sk.is_null() {
         return sk;
     }
-    // SAFETY: As above. A socket with this table has a `sk` of ours, or the TCP one that it was created with.
+    // SAFETY: A socket keeps its `sk`, if it has one. With this table it is of ours, or the TCP one that the socket was
+    // created with.
+    unsafe { ours(sk) }
+}
+
+/// The `sk` of ours that handles the calls on `sk`: itself, or what replaced a TCP one; null if nothing did.
+///
+/// # Safety
+///
+/// `sk` must be of ours or a TCP socket, and alive.
+pub(super) unsafe fn ours(sk: *mut bindings::sock) -> *mut bindings::sock {
+    // Pairs with the barrier in `ulp::install`: code that sees the table, or the record, sees the data.
+    smp_mb(Read);
+    // SAFETY: By the caller's promise.
+    if unsafe { is_ours(sk) } {
+        return sk;
+    }
+    // SAFETY: As above.
     unsafe { successor_of(sk) }
 }
 
@@ -118,6 +230,9 @@ pub(super) unsafe fn release_origin(socket: *mut bindings::socket) -> i32 {
     // SAFETY: By the caller's promise.
     let (tcp, version) = unsafe { ((*socket).sk, version_of((*socket).sk)) };
     let csk = tcp.cast::<bindings::inet_connection_sock>();
+    // Before the reference to the module is given up, in whose memory the other one is.
+    // SAFETY: As above.
+    unsafe { replace_record(tcp, record(version), tcp_record(version)) };
     // SAFETY: As above.
     unsafe { (*csk).icsk_ulp_data = ptr::null_mut() };
     let table = tcp_table(version);

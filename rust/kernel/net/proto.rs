@@ -101,6 +101,7 @@ impl<T: StreamSocket> ProtoRegistration<T> {
         proto.sysctl_rmem_offset = bindings::smc_layout_SMC_OFFSETOF_NET_TCP_RMEM;
         proto.sysctl_wmem_offset = bindings::smc_layout_SMC_OFFSETOF_NET_TCP_WMEM;
         proto.release_cb = Some(charge::release_callback);
+        proto.ioctl = Some(ProtoOpsVTable::<T>::prot_ioctl_callback);
         if matches!(kind, SockKind::InetSmc | SockKind::Inet6Smc) {
             fill_inet::<T>(proto);
         }

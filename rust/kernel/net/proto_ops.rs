@@ -24,6 +24,7 @@ use kernel::{
 
 use super::{
     args::{
+        put_int,
         PollWait,
         SockAddrBuf,
         SockOptIn,
@@ -132,12 +133,18 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
     ///
     /// `socket` must be a live socket whose table is ours.
     unsafe fn front<'a>(socket: *mut bindings::socket) -> Result<ArcBorrow<'a, T>> {
-        // SAFETY: By the caller's promise.
-        let sk = unsafe { Self::sk_of(socket) };
+        // SAFETY: By the caller's promise. Sockets with our table have a `sk` of ours.
+        unsafe { Self::front_of(Self::sk_of(socket)) }
+    }
+
+    /// # Safety
+    ///
+    /// `sk` must be null or of ours, and its socket alive.
+    unsafe fn front_of<'a>(sk: *mut bindings::sock) -> Result<ArcBorrow<'a, T>> {
         if sk.is_null() {
             return Err(EINVAL);
         }
-        // SAFETY: Sockets with our table have a `sk` of ours.
+        // SAFETY: By the caller's promise.
         let slot = unsafe { Sk::from_ptr(sk) }.front_slot();
         // SAFETY: The slot changes only when the socket is created and when it is released, which overlaps with no
         // other call.
@@ -293,8 +300,35 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         arg: usize,
     ) -> i32 {
         // SAFETY: The kernel passes a live socket of ours.
-        let result = unsafe { Self::front(socket).and_then(|this| T::ioctl(this, cmd, arg)) };
+        let result = unsafe {
+            Self::front(socket).and_then(|this| match T::ioctl_number(this, cmd) {
+                Err(e) if e == ENOIOCTLCMD => T::ioctl(this, cmd, arg),
+                number => put_int(arg, number?).map(|()| 0),
+            })
+        };
         result.unwrap_or_else(Error::to_errno)
+    }
+
+    /// The function of that name in the records of the kinds of sockets (`struct proto`), which io_uring calls. With
+    /// `ULP`, in that of a TCP socket which was converted; a call of ioctl(2) that began before comes here, too.
+    pub(super) unsafe extern "C" fn prot_ioctl_callback(
+        sk: *mut bindings::sock,
+        cmd: i32,
+        number: *mut i32,
+    ) -> i32 {
+        let sk = match ULP {
+            // SAFETY: The kernel passes the `sk` of a live socket, which it uses for the length of the call.
+            true => unsafe { converted::ours(sk) },
+            false => sk,
+        };
+        // CAST: A set of bits.
+        let cmd = cmd as u32;
+        // SAFETY: As above; it is of ours then.
+        let result = unsafe { Self::front_of(sk).and_then(|this| T::ioctl_number(this, cmd)) };
+        errno(result.map(|value| {
+            // SAFETY: The kernel passes a place for the number.
+            unsafe { *number = value };
+        }))
     }
 
     #[cfg(CONFIG_COMPAT)]

@@ -92,7 +92,14 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
     fn getname(this: ArcBorrow<'_, Self>, name: &mut SockAddrBuf<'_>, peer: i32) -> Result<i32>;
     /// poll(2) and similar.
     fn poll(this: ArcBorrow<'_, Self>, wait: &PollWait<'_>) -> u32;
-    /// ioctl(2).
+    /// ioctl(2) of a command that asks for a number, such as SIOCINQ. io_uring has some of them
+    /// (`SOCKET_URING_OP_SIOCINQ`), and calls this with locks of its own held.
+    ///
+    /// # Errors
+    ///
+    /// The call's; `ENOIOCTLCMD` for all other commands.
+    fn ioctl_number(this: ArcBorrow<'_, Self>, cmd: u32) -> Result<i32>;
+    /// ioctl(2) of a command that [`ioctl_number`](Self::ioctl_number) does not know.
     ///
     /// # Errors
     ///

@@ -3,9 +3,10 @@
 //! `setsockopt(TCP_ULP)`: converts a TCP socket that was not connected yet to one of ours.
 //!
 //! The file, its inode, the `struct socket` and its `sk` stay the same, since calls in progress and holders of the file
-//! go on using them: only the `proto_ops` is replaced. The TCP socket is left unbound and idle below the application's
-//! socket, for as long as that lives; it keeps the SOL_SOCKET options, the pending error and the queue of pollers. The
-//! connection belongs to a socket of ours, on a separate TCP socket with the same options.
+//! go on using them: only the `proto_ops` is replaced, and the function for ioctl(2) in the `struct proto`. The TCP
+//! socket is left unbound and idle below the application's socket, for as long as that lives; it keeps the SOL_SOCKET
+//! options, the pending error and the queue of pollers. The connection belongs to a socket of ours, on a separate TCP
+//! socket with the same options.
 //!
 //! C header: [`include/net/tcp.h`](srctree/include/net/tcp.h)
 
@@ -24,6 +25,8 @@ use kernel::{
 
 use super::{
     converted::{
+        fill_records,
+        install_record,
         tcp_table,
         version_of,
         ULP_OPS, //
@@ -79,6 +82,8 @@ impl<T: StreamSocket> UlpEntry<T> {
         }
         ops.owner = this_module();
         ops.init = Some(init_callback::<T>);
+        // SAFETY: By the caller's promise; sockets are converted once the ULP is registered, and hold the module.
+        unsafe { fill_records(ProtoOpsVTable::<T, true>::prot_ioctl_callback) };
         // SAFETY: A static record that is not registered.
         to_result(unsafe { bindings::tcp_register_ulp(record) })?;
         Ok(Self(PhantomData))
@@ -214,11 +219,13 @@ unsafe fn install<T: StreamSocket>(
         (&raw mut (*csk).icsk_ulp_data).write_volatile(data);
         (&raw mut (*csk).icsk_ulp_ops).write_volatile(ULP_OPS.as_ptr());
     }
-    // Pairs with the barrier in `converted::sk_of`.
+    // Pairs with the barrier in `converted::ours`.
     smp_mb(Write);
     let table = &ProtoOpsVTable::<T, true>::inet_table(version).0;
     // SAFETY: As above; the kernel reads the table once for each call.
     unsafe { (&raw mut (*socket).ops).write_volatile(table) };
+    // SAFETY: As above; the successor was stored before the barrier, and the reference taken.
+    unsafe { install_record(tcp) };
     // Makes pollers check again, at the new socket.
     sk.wake_state();
 }

@@ -2,6 +2,7 @@
 
 //! io_uring: [`Ring`] with one operation at a time, which is submitted and waited for, and [`Queue`] with many.
 
+mod command;
 mod queue;
 
 use std::io;
@@ -18,6 +19,7 @@ use io_uring::squeue::Entry;
 use io_uring::types::Fd;
 use io_uring::IoUring;
 
+pub use command::Command;
 pub use queue::End;
 pub use queue::How;
 pub use queue::Queue;

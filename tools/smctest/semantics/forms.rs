@@ -7,6 +7,7 @@
 //! else, the form contains that result and the reason. Reports of the kernel's memory checker count
 //! as failures, too.
 
+mod commands;
 mod control;
 mod files;
 mod messages;
@@ -95,6 +96,7 @@ const TABLES: &[(&str, &[Form])] = &[
     ("users", users::FORMS),
     ("io_uring", uring::FORMS),
     ("io_uring", pending::FORMS),
+    ("io_uring", commands::FORMS),
 ];
 
 /// Prefix of a result that explains why a form cannot be tested on this kernel.

@@ -82,6 +82,24 @@ impl TcpSocket {
         to_result(ret).map(|()| ret)
     }
 
+    /// ioctl(2) of a command that asks for a number, such as SIOCINQ.
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// TCP's; `ENOIOCTLCMD` for all other commands.
+    pub fn ioctl_number(&self, cmd: u32) -> Result<i32> {
+        let sk = self.sk_ptr();
+        // SAFETY: The socket is alive. TLS replaces the record after a fallback; each is valid as long as the socket.
+        let ioctl = unsafe { (*(&raw const (*sk).__sk_common.skc_prot).read_volatile()).ioctl };
+        let ioctl = ioctl.ok_or(ENOIOCTLCMD)?;
+        let mut number = 0;
+        // CAST: A set of bits.
+        // SAFETY: The socket is alive, and there is a place for the number.
+        to_result(unsafe { ioctl(sk, cmd as i32, &mut number) })?;
+        Ok(number)
+    }
+
     /// ioctl(2) of a task of another word size.
     ///
     /// # Errors

@@ -11,6 +11,10 @@
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "network" up_netns
+suite "socket commands, fallback" smctest --expect tcp forms --only "io_uring: command"
+require "shared memory is allowed" same_host on
+suite "socket commands, shared memory" smctest --expect smcd forms --only "io_uring: command"
+require "shared memory is forbidden again" same_host off
 require "soft RoCE" up_rxe
 require "enterprise ID" common_eid
 
