@@ -21,6 +21,7 @@ use smc_proto::conn::{
     Cdc,
     EpollMask,
     Recv,
+    SendError,
     StateFlags, //
 };
 
@@ -192,6 +193,98 @@ fn peers_of_ours_end_at_once() {
     assert!(!duo.server().begin_echo() && !duo.server().may_miss_data_after_close());
 }
 
+/// The peer's last messages arrive; returns what the reader gets, and whether that is the whole stream in order.
+fn read_to_the_end(pair: &mut WithC) -> (u64, bool) {
+    pair.settle();
+    read_all(pair);
+    assert_eq!(pair.we_read(1), Recv::Eof);
+    assert_eq!(pair.ours.has_ended_in_order(), !pair.is_reset);
+    (pair.read, pair.ours.has_ended_in_order())
+}
+
+#[test]
+fn an_abort_before_all_was_sent_is_no_end_though_the_peer_is_done() {
+    // The peer's shutdown(2) waits for two seconds only.
+    for is_apart in [false, true] {
+        let mut pair = pair();
+        assert_eq!(pair.c_sends(50_000, false), 50_000);
+        pair.c_is_done();
+        if is_apart {
+            we_hear_all(&mut pair);
+        }
+        pair.c_aborts();
+        assert_eq!(read_to_the_end(&mut pair), (RING.into(), false));
+    }
+}
+
+#[test]
+fn an_abort_after_all_was_sent_leaves_the_end_as_it_is() {
+    let mut pair = pair();
+    pair.c_sends(100, false);
+    pair.c_is_done();
+    pair.c_aborts();
+    assert_eq!(read_to_the_end(&mut pair), (100, true));
+    assert_eq!(pair.ours.can_send(), Err(SendError::Pipe));
+}
+
+#[test]
+fn an_abort_after_all_was_read_leaves_the_end_as_it_is() {
+    let mut pair = pair();
+    pair.c_sends(50_000, false);
+    pair.c_is_done();
+    is_all(&mut pair, 50_000);
+    pair.c_aborts();
+    assert_eq!(read_to_the_end(&mut pair), (50_000, true));
+}
+
+#[test]
+fn an_end_that_is_told_with_an_abort_only_is_none() {
+    // Its own message got lost with a link, or found no slot.
+    let mut pair = pair();
+    let both = StateFlags::DONE_WRITING.with(StateFlags::ABORTED, true);
+    let cdc = Cdc {
+        seq: 1,
+        state: both,
+        ..Cdc::default()
+    };
+    assert!(pair.ours.on_cdc(&cdc).unwrap().reset);
+    assert!(!pair.ours.has_ended_in_order());
+}
+
+#[test]
+fn an_abort_of_a_peer_that_closed_is_an_error_until_nothing_follows_its_close() {
+    for is_proven in [false, true] {
+        let mut pair = pair();
+        pair.c_sends(100, false);
+        pair.c_sends(100, true);
+        pair.c_closes();
+        let len = match is_proven {
+            true => {
+                pair.settle();
+                200
+            }
+            false => {
+                we_hear_all(&mut pair);
+                100
+            }
+        };
+        pair.c_aborts();
+        assert_eq!(read_to_the_end(&mut pair), (len, is_proven));
+    }
+}
+
+#[test]
+fn who_sent_after_the_peers_close_is_told_of_an_abort_too() {
+    let mut pair = pair();
+    pair.c_sends(50_000, false);
+    pair.c_closes();
+    we_hear_all(&mut pair);
+    assert_eq!(pair.ours.can_send(), Err(SendError::PeerClosed));
+    pair.ours.discard_after_close();
+    pair.c_aborts();
+    assert_eq!(read_to_the_end(&mut pair), (RING.into(), false));
+}
+
 /// A C peer that sends in pieces of any size and goes without a warning; a reader who is slow, and may go, too.
 #[test]
 fn every_byte_or_no_end() {
@@ -206,6 +299,7 @@ fn every_byte_or_no_end() {
             _ => rng.below(100_000),
         });
         let (leaves_early, is_half) = (rng.one_in(4), rng.one_in(4));
+        let aborts = rng.one_in(4);
         let (mut is_done, mut is_closed, mut has_closed) = (false, false, false);
         for _ in 0..100_000 {
             match rng.below(6) {
@@ -220,7 +314,10 @@ fn every_byte_or_no_end() {
                 }
                 0 if !is_closed => {
                     is_closed = true;
-                    pair.c_closes();
+                    match aborts {
+                        true => pair.c_aborts(),
+                        false => pair.c_closes(),
+                    }
                 }
                 1 if !has_closed => {
                     let want = rng.between(1, 30_000);
@@ -245,6 +342,7 @@ fn every_byte_or_no_end() {
         if pair.has_ended && !pair.is_reset {
             assert_eq!(pair.read, total, "a clean end, and bytes are missing");
         }
+        assert!(aborts || !pair.is_reset, "{:?}", pair.ours);
         assert!(leaves_early || pair.has_ended);
     });
 }

@@ -52,6 +52,8 @@ pub struct CPeer {
     completed: usize,
     /// We aborted.
     is_refused: bool,
+    /// It has aborted. (It would go on sending until it is answered, which an answer at once forestalls.)
+    has_aborted: bool,
     /// We have closed.
     has_heard_close: bool,
     /// It is no more.
@@ -107,6 +109,7 @@ impl WithC {
                 pending: VecDeque::new(),
                 completed: 0,
                 is_refused: false,
+                has_aborted: false,
                 has_heard_close: false,
                 is_gone: false,
             },
@@ -138,7 +141,8 @@ impl WithC {
     fn push(&mut self) {
         let peer = &mut self.peer;
         let (to_send, space) = (peer.unsent(), peer.space());
-        if to_send == 0 || space == 0 || peer.is_refused || peer.is_gone {
+        let is_over = peer.is_refused || peer.has_aborted || peer.is_gone;
+        if to_send == 0 || space == 0 || is_over {
             return;
         }
         peer.is_blocked = to_send >= space;
@@ -164,6 +168,13 @@ impl WithC {
     /// Its process exits, or closes after its patience.
     pub fn c_closes(&mut self) {
         self.peer.flags.insert(StateFlags::CLOSED);
+        self.c_says();
+    }
+
+    /// Its application closes and has unread data (`smc_close_final`), or its group ends (`smc_conn_kill`).
+    pub fn c_aborts(&mut self) {
+        self.peer.flags.insert(StateFlags::ABORTED);
+        self.peer.has_aborted = true;
         self.c_says();
     }
 

@@ -77,6 +77,8 @@ enum How {
     FullHalf,
     /// A full window; shutdown(2) of writing, then the process exits
     FullHalfExit,
+    /// The same, and has not read what it was sent
+    FullHalfUnread,
     /// A full window; the process exits, and has not read what it was sent
     FullUnread,
     /// As much as just fits; the process exits
@@ -176,7 +178,7 @@ fn give(socket: &Socket, how: How) -> Result<()> {
             let _ = socket.read(&mut [0]);
             Ok(())
         }
-        How::FullHalfExit => {
+        How::FullHalfExit | How::FullHalfUnread => {
             socket.shutdown(libc::SHUT_WR)?;
             process::exit(0)
         }

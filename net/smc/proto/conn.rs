@@ -177,7 +177,7 @@ pub struct Stream {
     received_at_close: u64,
     /// Aborted locally by [`Stream::abort`].
     killed: bool,
-    /// The peer's stream had ended in order then.
+    /// The peer's stream had ended in order when it aborted, or we did.
     ended_before_abort: bool,
     /// The connection has no link any more.
     has_no_link: bool,

@@ -266,12 +266,14 @@ impl Stream {
     /// its close is EPIPE while data are unsent.
     fn note_break(&mut self, flags: StateFlags, fx: &mut Effects) {
         let is_new = |flag| flags.contains(flag) && !self.peer.contains(flag);
-        let was_done = !self.peer.is_empty() || flags.contains(StateFlags::DONE_WRITING);
-        let has_finished = was_done && self.is_write_shut();
-        if is_new(StateFlags::ABORTED) && !has_finished && !self.killed {
-            fx.reset = !was_done;
-            fx.broken_pipe = was_done;
-        } else if is_new(StateFlags::CLOSED) && !self.own.any_close() && !self.is_reset() {
+        let is_abort = is_new(StateFlags::ABORTED) && !self.killed;
+        let is_close = is_new(StateFlags::CLOSED);
+        if is_abort {
+            let had_ended = self.had_ended_before_abort(flags);
+            self.ended_before_abort = had_ended;
+            fx.reset = !had_ended;
+            fx.broken_pipe = had_ended && !self.is_write_shut();
+        } else if is_close && !self.own.any_close() && !self.is_reset() {
             fx.broken_pipe = self.send.unsent() > 0;
         }
         self.sent_after_close |= fx.broken_pipe;

@@ -62,6 +62,21 @@ impl Stream {
         !self.peer.is_empty() && (is_lost || !self.awaits_data_after_close())
     }
 
+    /// Whether the peer had ended its stream, with all its data here, before it aborts with these `flags`: then what
+    /// was read is the whole, as over TCP when a reset comes after the FIN.
+    ///
+    /// A C peer aborts when its application closes and has data unread, at whatever point of its stream
+    /// (`smc_close_final`), and when its group ends (`smc_conn_kill`). Data that it has not sent are lost with that,
+    /// those as well that follow its D flag where our RMBE is full: its shutdown(2) waits two seconds for room, or as
+    /// long as SO_LINGER says. That it ends in order is told by a message of its own (`smc_close_wr`,
+    /// `smc_close_final`); where only that with the abort tells of it, the other did not get out, and proves nothing.
+    pub(super) const fn had_ended_before_abort(&self, flags: StateFlags) -> bool {
+        match self.peer.is_empty() {
+            true => flags.contains(StateFlags::DONE_WRITING) && !self.after_close.may_follow(),
+            false => !self.awaits_data_after_close(),
+        }
+    }
+
     /// Whether data may have been lost with the connection's failed link: a C peer that closed moves to another link
     /// without repeating them.
     pub const fn may_miss_data_after_close(&self) -> bool {

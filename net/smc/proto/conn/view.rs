@@ -173,10 +173,9 @@ impl Stream {
 
     /// Whether the peer has ended its stream in order, whatever became of the connection after that.
     pub const fn has_ended_in_order(&self) -> bool {
-        let is_aborted = self.peer.contains(StateFlags::ABORTED);
-        match self.killed {
+        match self.is_reset() {
             true => self.ended_before_abort,
-            false => self.sent_after_close || (!is_aborted && self.has_peer_ended()),
+            false => self.sent_after_close || self.has_peer_ended(),
         }
     }
 

@@ -15,6 +15,7 @@ WAYS=(
 	"full-half-exit 3000 -"
 	"full-abort 1000 may_fail"
 	"full-unread 1000 may_fail --send 10"
+	"full-half-unread 3500 may_fail --send 10"
 	"just-exit 1000 -"
 	"small-exit 0 -"
 	"small-exit 500 -"
