@@ -51,9 +51,6 @@ fn orderly_close_by_the_client_first() {
     assert_eq!(duo.server().recv_state(), Recv::Eof);
 
     assert_eq!(duo.server().can_send(), Err(SendError::PeerClosed));
-    duo.server().discard_after_close();
-    assert_eq!(duo.server().can_send(), Err(SendError::Pipe));
-    assert!(duo.server().readiness(1, true).contains(EpollMask::HUP));
     assert!(!duo.server().has_work());
 
     duo.server().close(true);
@@ -373,7 +370,9 @@ fn nothing_is_written_to_a_peer_that_closed() {
     duo.server().close(true);
     duo.post(Server);
     duo.arrive(Server);
-    assert!(duo.client().plan().is_none(), "nobody reads it");
+    let plan = duo.client().plan().expect("a reset");
+    assert!(plan.is_empty(), "nobody reads it");
+    assert!(duo.client().plan().is_none());
 }
 
 #[test]

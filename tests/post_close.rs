@@ -24,6 +24,7 @@ use smc_proto::conn::{
     SendError,
     StateFlags, //
 };
+use smc_proto::cursor::Ring;
 
 const RING: u32 = 16_384;
 
@@ -270,6 +271,47 @@ fn an_abort_of_a_peer_that_closed_is_an_error_until_nothing_follows_its_close() 
         };
         pair.c_aborts();
         assert_eq!(read_to_the_end(&mut pair), (len, is_proven));
+    }
+}
+
+#[test]
+fn data_for_a_closed_peer_do_not_reset_it_while_it_may_send() {
+    let mut pair = pair();
+    pair.c_sends(50_000, false);
+    pair.c_closes();
+    we_hear_all(&mut pair);
+    assert!(!pair.ours.discard_after_close());
+    is_all(&mut pair, 50_000);
+    assert!(pair.ours.has_ended_in_order());
+}
+
+#[test]
+fn data_for_a_closed_peer_reset_it_once_nothing_follows() {
+    let mut pair = pair();
+    pair.c_sends(50_000, false);
+    pair.c_closes();
+    is_all(&mut pair, 50_000);
+    assert!(pair.ours.discard_after_close());
+    assert_eq!(pair.ours.plan().unwrap().cdc.state, StateFlags::ABORTED);
+}
+
+#[test]
+fn data_that_cross_our_close_reset_a_c_peer_unless_it_is_done() {
+    for is_done in [false, true] {
+        let mut pair = pair();
+        pair.ours.close(true);
+        let close = pair.ours.plan().unwrap();
+        pair.ours.on_sent(&close.record, true);
+        let data = Cdc {
+            seq: 1,
+            prod: Ring::new(SizeClass::SMALLEST).cursor(100),
+            state: StateFlags::default().with(StateFlags::DONE_WRITING, is_done),
+            ..Cdc::default()
+        };
+        pair.ours.on_cdc(&data).unwrap();
+        let said = pair.ours.plan().map(|plan| plan.cdc.state);
+        let both = StateFlags::CLOSED.with(StateFlags::ABORTED, true);
+        assert_eq!(said, (!is_done).then_some(both));
     }
 }
 

@@ -78,6 +78,10 @@ const TESTS: &[(&str, Test)] = &[
     ("reset: a client that leaves data unread", |context| {
         client_leaves_data(context, Ending::is_reset)
     }),
+    (
+        "reset: a server that is shut both ways, by data",
+        sends_to_shut,
+    ),
     ("reset: a client killed while it receives", |context| {
         killed(context, Task::Receive, Ending::is_failed_write)
     }),
@@ -242,6 +246,19 @@ fn server_resets(context: &Context, is_meant: fn(&Ending) -> bool) -> Result<()>
     ensure!(is_meant(&read), "the reader saw {read}");
     let written = Ending::of_writing(&socket);
     ensure!(written.is_loss(), "the writer saw {written}");
+    Ok(())
+}
+
+/// Data for an end that has shut down both directions reset it, as over TCP.
+fn sends_to_shut(context: &Context) -> Result<()> {
+    let (id, _) = sample();
+    let socket = begin(context, Job::Shut(id))?;
+    let read = Ending::of_reading(&socket);
+    ensure!(read.is_end(), "the reader saw {read}");
+    let written = Ending::of_writing(&socket);
+    ensure!(written.is_failed_write(), "the writer saw {written}");
+    let seen = ask(context, id)?;
+    ensure!(seen.is_reset(), "the server saw {seen}");
     Ok(())
 }
 

@@ -11,18 +11,24 @@ use std::io::Write;
 use std::sync::Condvar;
 use std::sync::Mutex;
 use std::sync::PoisonError;
+use std::thread;
 use std::time::Duration;
+use std::time::Instant;
 
 use anyhow::ensure;
 use anyhow::Context as _;
 use anyhow::Result;
 use sha2::Digest;
 use sha2::Sha256;
+use smc_user::poll_fd;
 use smc_user::Errno;
 use smc_user::Socket;
 
 /// Longest time until either side must detect the loss of the other.
 pub(crate) const NOTICE: Duration = Duration::from_secs(20);
+
+/// Pause between two looks.
+const STEP: Duration = Duration::from_millis(5);
 
 /// The end of one direction of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +86,20 @@ impl Ending {
                 }
             }
         }
+    }
+
+    /// Waits for an error, without reading.
+    pub(crate) fn of_waiting(socket: &Socket) -> Result<Self> {
+        let start = Instant::now();
+        // The end of both directions is an event at all times.
+        while poll_fd(socket, 0, STEP)? & libc::POLLERR == 0 && start.elapsed() < NOTICE / 2 {
+            thread::sleep(STEP);
+        }
+        Ok(Self {
+            error: socket.take_error()?,
+            len: 0,
+            digest: [0; 32],
+        })
     }
 
     /// Returns whether this is the loss of the peer: an error, or, for a reader, the end of the

@@ -55,10 +55,6 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[(
     "TCP goes on to report what stays in its error queue",
 )];
 
-/// Cases that are not tried over RDMA (by the end of the name): there no message says that nothing more is read, and
-/// data that come after that are dropped without a reset.
-const NOT_OVER_RDMA: &[&str] = &["shutdown of both, and the peer sends"];
-
 /// How many ways run in parallel: they mostly wait.
 const AT_ONCE: usize = 12;
 
@@ -125,10 +121,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let cases: Vec<_> = CASES
         .iter()
         .filter(|case| case.name.contains(&arguments.only))
-        .filter(|case| match context.expect == Expected::Smc {
-            true => !NOT_OVER_RDMA.iter().any(|name| case.name.ends_with(name)),
-            false => case.takes != Takes::Device,
-        })
+        .filter(|case| context.expect == Expected::Smc || case.takes != Takes::Device)
         .collect();
     let (alone, together): (Vec<_>, Vec<_>) =
         cases.iter().partition(|case| case.takes != Takes::Nothing);

@@ -43,6 +43,8 @@ pub(crate) enum Job {
     Ask(u64),
     /// Close with a reset (linger time 0).
     Reset,
+    /// Shut down both directions, wait for an error, and keep the record of it under this id.
+    Shut(u64),
 }
 
 /// Parameters of [`Job::Bulk`].
@@ -79,6 +81,7 @@ impl Job {
             Self::Watch(id) => push_word(&mut message, b'w', id),
             Self::Feed(id) => push_word(&mut message, b'f', id),
             Self::Ask(id) => push_word(&mut message, b'a', id),
+            Self::Shut(id) => push_word(&mut message, b'x', id),
             Self::Bulk(bulk) => {
                 message.push(b'b');
                 for word in [bulk.seed, bulk.up, bulk.down, bulk.chunk] {
@@ -110,6 +113,7 @@ impl Job {
             b'w' => Self::Watch(word(socket)?),
             b'f' => Self::Feed(word(socket)?),
             b'a' => Self::Ask(word(socket)?),
+            b'x' => Self::Shut(word(socket)?),
             b'b' => Self::Bulk(Bulk {
                 seed: word(socket)?,
                 up: word(socket)?,

@@ -223,6 +223,11 @@ fn handle(mut socket: &Socket, state: &State) -> Result<()> {
         }
         Some(Job::Ask(id)) => endings.tell(socket, id),
         Some(Job::Reset) => Ok(socket.set_linger(true, 0)?),
+        Some(Job::Shut(id)) => {
+            socket.shutdown(libc::SHUT_RDWR)?;
+            endings.keep(id, Ending::of_waiting(socket)?);
+            Ok(())
+        }
     }
 }
 

@@ -57,8 +57,8 @@ enum SndbufSpace {
     Full,
     /// A send buffer has to be attached first.
     NoSndbuf,
-    /// The data are discarded, and the call succeeds.
-    Discard,
+    /// The data are discarded, and the call succeeds; if true, the peer has to be told.
+    Discard(bool),
 }
 
 impl ConnInner {
@@ -70,8 +70,7 @@ impl ConnInner {
             Err(SendError::Pipe) => return Err(EPIPE),
             Err(SendError::ConnReset) => return Err(ECONNRESET),
             Err(SendError::PeerClosed) => {
-                self.stream.discard_after_close();
-                return Ok(SndbufSpace::Discard);
+                return Ok(SndbufSpace::Discard(self.stream.discard_after_close()));
             }
         }
         let Some(buf) = &self.sndbuf else {
@@ -219,7 +218,10 @@ impl Conn {
         let (chunks, buf) = match space {
             SndbufSpace::Reserved(chunks, buf) => (chunks, buf),
             SndbufSpace::Full | SndbufSpace::NoSndbuf => return Ok(0),
-            SndbufSpace::Discard => {
+            SndbufSpace::Discard(transmits) => {
+                if transmits {
+                    self.transmit();
+                }
                 sk.set_err(EPIPE);
                 sk.wake_state();
                 return Ok(blocking::discard(sk, msg));

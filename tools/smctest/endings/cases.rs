@@ -477,6 +477,15 @@ const CONNECTIONS: &[Case] = ends![
         pair.have_unread()?;
         Ok(pair.subject.shutdown(libc::SHUT_RDWR)?)
     },
+    "shutdown of both, with unread data, and the peer sends": |pair| {
+        pair.have_unread()?;
+        pair.subject.shutdown(libc::SHUT_RDWR)?;
+        await_true("the end at the peer", || {
+            pair.peer.as_ref().is_some_and(|peer| events(peer) & libc::POLLRDHUP != 0)
+        })?;
+        pair.peer()?.send(b"hello", 0)?;
+        Ok(())
+    },
     "shutdown of both, with unread data, and the peer closes": |pair| {
         pair.have_unread()?;
         pair.subject.shutdown(libc::SHUT_RDWR)?;

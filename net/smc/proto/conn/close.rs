@@ -259,6 +259,9 @@ impl Stream {
             } else {
                 ConnEvent::PeerClosed
             });
+            if fx.broken_pipe {
+                self.reset_closed_peer();
+            }
         }
     }
 
@@ -277,6 +280,16 @@ impl Stream {
             fx.broken_pipe = self.send.unsent() > 0;
         }
         self.sent_after_close |= fx.broken_pipe;
+    }
+
+    /// Tells a peer that has closed of data that were sent to it all the same. They are not written, as its RMBE may be
+    /// another connection's; over TCP they would arrive and be a reset for both ends.
+    ///
+    /// Not while such a peer may have data to send: a C peer sends them no more once it is told.
+    pub(super) fn reset_closed_peer(&mut self) {
+        if self.peer.any_close() && !self.own.any_close() && !self.awaits_data_after_close() {
+            self.set_abort_flag();
+        }
     }
 
     /// Sets the abort flag if the application closes and data are unread, or if more are known to follow, else the
@@ -299,11 +312,19 @@ impl Stream {
     }
 
     /// Data arrived after the application closed, or shut down both directions. They are never read, so the peer may
-    /// never accept the data left here: aborts, as TCP resets such a connection.
+    /// never accept the data left here: aborts, as TCP resets such a connection, also if the close was sent before.
+    ///
+    /// A C peer that is done writing does not answer an abort behind a close, and is left with the close (see
+    /// `smc_close_passive_abort_received`).
     pub(super) fn abort_on_data_after_close(&mut self) {
-        let has_new = self.recv.received() != self.received_at_close;
-        if self.is_closing() && has_new && self.readable() > 0 && !self.peer.any_close() {
+        let has_new = self.recv.received() != self.received_at_close && self.readable() > 0;
+        if !has_new || self.peer.any_close() || self.killed || self.has_reset() {
+            return;
+        }
+        if self.is_closing() {
             self.abort_instead();
+        } else if self.close_posted && self.answers_second_close() {
+            self.set_abort_flag();
         }
     }
 

@@ -91,6 +91,11 @@ impl Stream {
         self.peer.any_close() && self.awaits_data_after_close() && self.recv.is_blocked()
     }
 
+    /// Whether the peer answers an abort that comes behind our close: a C peer that has sent its D flag does not.
+    pub(super) const fn answers_second_close(&self) -> bool {
+        matches!(self.after_close, AfterClose::Nothing) || self.peer.is_empty()
+    }
+
     /// Whether a message with our close flag is the final one to a peer that may still send: it sends no more if the
     /// cursor does not move.
     pub(super) const fn is_final_message(&self, flags: StateFlags) -> bool {

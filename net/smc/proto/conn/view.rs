@@ -165,10 +165,12 @@ impl Stream {
         }
     }
 
-    /// Data were sent to a peer that has closed: later sends fail, as after the reset that would answer over TCP. The
-    /// caller sets `sk_err` to EPIPE.
-    pub fn discard_after_close(&mut self) {
+    /// Data were sent to a peer that has closed: later sends fail, as after the reset that would answer over TCP, and
+    /// the peer is told. The caller sets `sk_err` to EPIPE. Returns whether to transmit.
+    pub fn discard_after_close(&mut self) -> bool {
         self.sent_after_close = true;
+        self.reset_closed_peer();
+        self.has_work()
     }
 
     /// Whether the peer has ended its stream in order, whatever became of the connection after that.
