@@ -314,7 +314,8 @@ impl Conn {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` and others if there is none, or none of another size than the present one; `ENOLINK`.
+    /// `ENOMEM` and others if there is none, or none that is larger, or smaller, than the present one as it should be;
+    /// `ENOLINK`.
     fn take_rmbe(
         self: &Arc<Self>,
         sk: &Sk,
@@ -324,7 +325,9 @@ impl Conn {
         let group = &self.group;
         let stats = &namespace::of(sk).stats.smcr.rmbs;
         let rmbe = group.rmbs.take(at.idx, &at.link, want, stats)?;
-        if rmbe.size() == self.with(|inner| inner.stream.rmbe_class()) {
+        // Where there is little memory it may be smaller than that.
+        let present = self.with(|inner| inner.stream.rmbe_class());
+        if rmbe.size().cmp(&present) != want.cmp(&present) {
             return Err(ENOMEM);
         }
         let charge = Charge::new(sk, Purpose::Receive, rmbe.size().bytes())?;

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# every: 5 days
 # timeout: 400
 # cpus: 2
 # RMBEs grow with use up to SO_RCVBUF and shrink when idle, over RoCE and over iWARP; where there is no memory for a
