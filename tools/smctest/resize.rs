@@ -13,6 +13,7 @@ use anyhow::ensure;
 use anyhow::Context as _;
 use anyhow::Result;
 use smc_tools::diag;
+use smc_tools::view::Module;
 use smc_user::poll_fd;
 use smc_user::Socket;
 
@@ -79,6 +80,7 @@ pub(crate) fn run(context: &Context, sizes: &Arguments) -> Result<()> {
                 "grows when the peer waits, and data are read in order",
                 grows,
             ),
+            ("the one before is released", releases),
             ("MSG_PEEK sees both RMBEs", peeks),
             ("grows as far as SO_RCVBUF permits", grows_far),
             ("poll(2) waits for SO_RCVLOWAT bytes", lowat),
@@ -209,6 +211,34 @@ fn grows(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<()> 
     end(sender)?;
     // The client has received nothing.
     pair.expect(sizes.min, sizes.max, Duration::ZERO)
+}
+
+/// The client receives, as the counters are those of its namespace.
+fn releases(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<()> {
+    let pair = open(context, listener)?;
+    let len = sizes.max as usize * 4;
+    thread::scope(|scope| {
+        let sender = scope.spawn(|| send(&pair.server, 17, len, 30_000));
+        receive(&pair.client, 17, len, 10_000)?;
+        sender.join().map_err(|_| anyhow::anyhow!("panicked"))?
+    })?;
+    pair.expect(sizes.max, sizes.min, GROWN)?;
+    // The sockets of the rows before may still be closing.
+    let start = Instant::now();
+    loop {
+        let sockets = diag::sockets()?;
+        let conns = sockets.iter().filter_map(|entry| entry.conn.as_ref());
+        let listed: u64 = conns.map(|conn| u64::from(conn.receive_bytes)).sum();
+        let in_use = Module::open()?.stats()?.smcr.received.buffer_bytes;
+        if listed == in_use {
+            return Ok(());
+        }
+        ensure!(
+            start.elapsed() < GROWN,
+            "{in_use} bytes are in use, {listed} by sockets"
+        );
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 fn peeks(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<()> {
