@@ -296,7 +296,7 @@ fn data_for_a_closed_peer_reset_it_once_nothing_follows() {
 }
 
 #[test]
-fn data_that_cross_our_close_reset_a_c_peer_unless_it_is_done() {
+fn data_that_cross_our_close_do_not_abort_a_c_peer() {
     for is_done in [false, true] {
         let mut pair = pair();
         pair.ours.close(true);
@@ -310,8 +310,8 @@ fn data_that_cross_our_close_reset_a_c_peer_unless_it_is_done() {
         };
         pair.ours.on_cdc(&data).unwrap();
         let said = pair.ours.plan().map(|plan| plan.cdc.state);
-        let both = StateFlags::CLOSED.with(StateFlags::ABORTED, true);
-        assert_eq!(said, (!is_done).then_some(both));
+        // Its D flag may be on its way: with that it would give up data that it has yet to read.
+        assert_eq!(said, None);
     }
 }
 

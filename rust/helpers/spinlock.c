@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /* include/linux/spinlock.h */
-void smc_helper_spin_lock(spinlock_t *lock)
+int smc_helper_spin_trylock(spinlock_t *lock)
 {
-	spin_lock(lock);
+	return spin_trylock(lock);
 }
 
 void smc_helper_spin_unlock(spinlock_t *lock)

@@ -28,9 +28,9 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
         this.crossed_decline.expect();
     }
     if Sock::hook_connection(this).is_err() {
-        // Without the hook TCP's events would be lost.
-        this.sk.set_err(ENOMEM);
-        this.tcp.abort(ENOMEM);
+        // Something else in the kernel has its events, which would be lost here.
+        this.sk.set_err(EBUSY);
+        this.tcp.abort(EBUSY);
     }
     let Ok(before) = this.transition(from, SockState::Fallback(info)) else {
         return false;

@@ -314,8 +314,8 @@ pub(super) fn stop_listening(this: &Arc<Sock>) {
 fn unhook(this: &Arc<Sock>) {
     *this.hook.lock() = None;
     if this.phase() == Phase::Fallback && Sock::hook_connection(this).is_err() {
-        // Without the hook TCP's events would be lost.
-        this.sk.set_err(ENOMEM);
+        // Something else in the kernel has its events, which would be lost here.
+        this.sk.set_err(EBUSY);
     }
 }
 

@@ -187,10 +187,8 @@ fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: SockOptIn<'_>) 
         // Whoever releases the TCP socket is not to wait.
         net::SO_LINGER => {}
         // What was read from the application is not read again.
-        net::SO_RCVTIMEO_OLD
-        | net::SO_RCVTIMEO_NEW
-        | net::SO_SNDTIMEO_OLD
-        | net::SO_SNDTIMEO_NEW => this.tcp.take_timeouts(&this.sk),
+        net::SO_RCVTIMEO_OLD | net::SO_RCVTIMEO_NEW => this.tcp.take_rcvtimeo(&this.sk),
+        net::SO_SNDTIMEO_OLD | net::SO_SNDTIMEO_NEW => this.tcp.take_sndtimeo(&this.sk),
         // What the application was told counts; TCP may have no use for the option.
         _ => drop(this.tcp.setsockopt(net::SOL_SOCKET, name, value)),
     }

@@ -80,6 +80,12 @@ pub(super) unsafe fn fill_records(ioctl: ProtIoctl) {
         }
         // SAFETY: As above.
         unsafe { (*to).ioctl = Some(ioctl) };
+        // A sockmap would keep the record for longer than this module lives. It takes no socket without this function.
+        // SAFETY: As above.
+        #[cfg(CONFIG_BPF_SYSCALL)]
+        unsafe {
+            (*to).psock_update_sk_prot = None;
+        }
     }
 }
 

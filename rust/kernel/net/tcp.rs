@@ -71,7 +71,8 @@ pub struct TcpSocket {
     offer: Offer,
 }
 
-// SAFETY: A `struct socket` may be used by several threads at a time, and closed by any.
+// SAFETY: A `struct socket` may be used by several threads at a time, and closed by any. The hook's cell is used under
+// the lock of TCP's callbacks only, and holds an owner that is `Send` and `Sync`.
 unsafe impl Send for TcpSocket {}
 // SAFETY: As above.
 unsafe impl Sync for TcpSocket {}
@@ -423,14 +424,18 @@ impl TcpSocket {
         to_result(self.locked(|sk| unsafe { set_rcvlowat(sk, lowat) }))
     }
 
-    /// Copies SO_SNDTIMEO and SO_RCVTIMEO of `front`.
-    pub fn take_timeouts(&self, front: &Sk) {
-        let (sk, (sndtimeo, rcvtimeo)) = (self.sk_ptr(), front.timeouts());
-        // SAFETY: The socket is alive, and the fields are plain integers, which the kernel writes whole, too.
-        unsafe {
-            (&raw mut (*sk).sk_sndtimeo).write_volatile(sndtimeo);
-            (&raw mut (*sk).sk_rcvtimeo).write_volatile(rcvtimeo);
-        }
+    /// Copies SO_SNDTIMEO of `front`.
+    pub fn take_sndtimeo(&self, front: &Sk) {
+        let (sndtimeo, _) = front.timeouts();
+        // SAFETY: The socket is alive, and the field is a plain integer, which the kernel writes whole, too.
+        unsafe { (&raw mut (*self.sk_ptr()).sk_sndtimeo).write_volatile(sndtimeo) };
+    }
+
+    /// Copies SO_RCVTIMEO of `front`.
+    pub fn take_rcvtimeo(&self, front: &Sk) {
+        let (_, rcvtimeo) = front.timeouts();
+        // SAFETY: As in `take_sndtimeo`.
+        unsafe { (&raw mut (*self.sk_ptr()).sk_rcvtimeo).write_volatile(rcvtimeo) };
     }
 
     /// Whether segments are signed with keys (TCP_MD5SIG, TCP_AO); of a listener, for any peer.

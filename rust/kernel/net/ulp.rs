@@ -3,9 +3,10 @@
 //! `setsockopt(TCP_ULP)`: converts a TCP socket that was not connected yet to one of ours.
 //!
 //! The file, its inode, the `struct socket` and its `sk` stay the same, since calls in progress and holders of the file
-//! go on using them: only the `proto_ops` is replaced, and the function for ioctl(2) in the `struct proto`. The TCP
-//! socket is left unbound and idle below the application's socket, for as long as that lives; it keeps the SOL_SOCKET
-//! options, the pending error and the queue of pollers. The connection belongs to a socket of ours, on a separate TCP
+//! go on using them: only the `proto_ops` is replaced, and the `struct proto` by a copy in this module's memory with
+//! another function for ioctl(2), until the file is closed. The TCP socket is left unbound and idle below the
+//! application's socket, for as long as that lives; it keeps the SOL_SOCKET options, the pending error and the queue of
+//! pollers. The connection belongs to a socket of ours, on a separate TCP
 //! socket with the same options.
 //!
 //! C header: [`include/net/tcp.h`](srctree/include/net/tcp.h)

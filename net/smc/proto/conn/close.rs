@@ -314,8 +314,7 @@ impl Stream {
     /// Data arrived after the application closed, or shut down both directions. They are never read, so the peer may
     /// never accept the data left here: aborts, as TCP resets such a connection, also if the close was sent before.
     ///
-    /// A C peer that is done writing does not answer an abort behind a close, and is left with the close (see
-    /// `smc_close_passive_abort_received`).
+    /// A C peer is left with a close that was sent: its next send(2) fails by that.
     pub(super) fn abort_on_data_after_close(&mut self) {
         let has_new = self.recv.received() != self.received_at_close && self.readable() > 0;
         if !has_new || self.peer.any_close() || self.killed || self.has_reset() {

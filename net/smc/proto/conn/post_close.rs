@@ -91,9 +91,11 @@ impl Stream {
         self.peer.any_close() && self.awaits_data_after_close() && self.recv.is_blocked()
     }
 
-    /// Whether the peer answers an abort that comes behind our close: a C peer that has sent its D flag does not.
+    /// Whether the peer answers an abort that comes behind our close. A C peer that is done writing by then does not,
+    /// and its application finds the end of the stream before data that it has yet to read (`SMC_CLOSED`, see
+    /// `smc_close_passive_abort_received`). Its D flag may be on its way, so none is sent an abort.
     pub(super) const fn answers_second_close(&self) -> bool {
-        matches!(self.after_close, AfterClose::Nothing) || self.peer.is_empty()
+        matches!(self.after_close, AfterClose::Nothing)
     }
 
     /// Whether a message with our close flag is the final one to a peer that may still send: it sends no more if the

@@ -42,18 +42,18 @@ impl TcpSocket {
         seen
     }
 
-    /// The same where interrupts are off.
-    ///
-    /// # Safety
-    ///
-    /// Interrupts must be off.
-    pub(super) unsafe fn accept_queue_irqs_off(&self) -> AcceptQueue {
+    /// The same, but [`AcceptQueue::Mixed`] if the queue is in use. For TCP's wake-up of a listener: its queue's lock
+    /// stands below others of TCP's there, so it is tried only.
+    /// Context: any.
+    pub(super) fn try_accept_queue(&self) -> AcceptQueue {
         if !self.has_pending() {
             return AcceptQueue::Empty;
         }
         let lock = self.accept_queue_lock();
-        // SAFETY: As in `accept_queue`. No softirq can want the lock on this CPU meanwhile.
-        unsafe { bindings::spin_lock(lock) };
+        // SAFETY: As in `accept_queue`.
+        if unsafe { bindings::spin_trylock(lock) } == 0 {
+            return AcceptQueue::Mixed;
+        }
         // SAFETY: The lock is held.
         let seen = unsafe { self.look_at_accept_queue() };
         // SAFETY: Taken above.

@@ -55,7 +55,8 @@ pub use request::RequestEnds;
 /// process context takes with softirqs enabled.
 pub trait TcpEvents: Send + Sync + Sized + 'static {
     /// A listener may have a connection to accept, of `queue`. Called once for each that comes, with the lock of TCP's
-    /// wait queue held and interrupts off. May wake waiters of an application's socket, but none of a TCP socket below.
+    /// wait queue held and interrupts off: no lock may be taken whose release enables softirqs. May wake waiters of an
+    /// application's socket, but none of a TCP socket below.
     fn on_connection(this: ArcBorrow<'_, Self>, queue: AcceptQueue);
 
     /// A connection has data, or the end of the stream.
@@ -354,8 +355,8 @@ unsafe extern "C" fn on_wake(
             unsafe { entry.byte_sub(offset_of!(SavedCallbacks, entry)) }.cast::<SavedCallbacks>();
         // SAFETY: The cell lives until the entry was removed, for which the lock is needed.
         let cell = unsafe { &*cell };
-        // SAFETY: The hook holds the socket, and interrupts are off: the kernel locks the queue so.
-        let queue = unsafe { cell.tcp.as_ref().accept_queue_irqs_off() };
+        // SAFETY: The hook holds the socket.
+        let queue = unsafe { cell.tcp.as_ref() }.try_accept_queue();
         cell.owner.as_arc_borrow().connection(queue);
     }
     // No exclusive waiter was woken.
