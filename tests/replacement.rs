@@ -23,16 +23,23 @@ use common::{
 };
 use smc_proto::buffer::SizeClass;
 use smc_proto::conn::{
+    Arrivals,
     Cdc,
+    CdcHold,
     ConnState,
     Fault,
+    ProducerFlags,
     RmbeNum,
     RmbeRefs,
-    StateFlags, //
+    RxVerdict,
+    SendFlags,
+    StateFlags,
+    Stream, //
 };
 use smc_proto::cursor::Cursor;
 use smc_proto::error::PeerMisbehaved;
 use smc_proto::id::RmbeIndex;
+use smc_proto::lgr::LinkIdx;
 use smc_proto::link::Transport;
 
 /// Bytes of the rings that [`Duo::new`] makes.
@@ -297,4 +304,115 @@ fn every_byte_arrives_while_rmbes_are_replaced() {
         }
     });
     assert!(total.get() > 800, "{}", total.get());
+}
+
+/// An end that replaces RMBEs.
+fn stream() -> Stream {
+    let mut stream = Stream::new(class(0));
+    stream.set_replaceable();
+    stream.establish(class(0));
+    stream
+}
+
+fn write(stream: &mut Stream, len: u32) {
+    if stream.needs_sndbuf() {
+        stream.attach_sndbuf(class(2));
+    }
+    stream.reserve(len);
+    stream.commit(len, SendFlags::default());
+}
+
+#[test]
+fn what_arrived_in_the_one_before_is_repeated_if_that_is_heard_late() {
+    let (mut client, mut server) = (stream(), stream());
+    write(&mut client, 100);
+    let first = client.plan().unwrap();
+    server.offer_rmbe(class(2), INDEX);
+    let offer = server.plan().unwrap();
+    assert!(client.on_cdc(&offer.cdc).unwrap().offer.is_some());
+    client.adopt_rmbe(class(2));
+    client.on_link_switch();
+    let validation = client.plan().unwrap();
+    assert!(validation.cdc.is_validation());
+    // By the link before, whose queue the server has not looked at.
+    client.on_sent(&first.record, true);
+    let second = client.plan().unwrap();
+    assert_eq!(second.len(), 100);
+    for cdc in [validation.cdc, second.cdc] {
+        server.on_cdc(&cdc).unwrap();
+    }
+    assert_eq!(server.readable(), 100);
+    assert!(!server.is_in_replaced(0));
+}
+
+#[test]
+fn an_offer_is_made_again_to_a_peer_that_waits_for_room() {
+    let (mut client, mut server) = (stream(), stream());
+    write(&mut client, 40_000);
+    let first = client.plan().unwrap();
+    // It has something to repeat.
+    client.on_link_switch();
+    server.on_cdc(&first.cdc).unwrap();
+    server.offer_rmbe(class(2), INDEX);
+    let offer = server.plan().unwrap();
+    assert_eq!(client.on_cdc(&offer.cdc).unwrap().offer, None);
+    client.on_sent(&first.record, false);
+    while let Some(plan) = client.plan() {
+        server.on_cdc(&plan.cdc).unwrap();
+        client.on_sent(&plan.record, true);
+    }
+    assert!(server.is_rmbe_short());
+    let again = server.plan().expect("the offer");
+    assert!(client.on_cdc(&again.cdc).unwrap().offer.is_some());
+    // Nobody waits: once in a while.
+    assert!(!server.has_work());
+    assert!(server.repeat_offer() && server.has_work());
+}
+
+#[test]
+fn data_in_both_are_synchronised_where_they_are_read() {
+    let mut server = stream();
+    let (first, second) = (LinkIdx::ALL[0], LinkIdx::ALL[1]);
+    let (mut arrivals, mut cdc_hold) = (Arrivals::default(), CdcHold::default());
+    let data = |seq, offset, num, since| Cdc {
+        seq,
+        prod: Cursor { wrap: 0, offset },
+        rmbes: RmbeRefs {
+            prod: RmbeNum(num),
+            since,
+            ..RmbeRefs::default()
+        },
+        ..Cdc::default()
+    };
+    let begin = data(1, 50, 0, 0);
+    server.on_cdc(&begin).unwrap();
+    arrivals.took(first, &begin, &server);
+    server.offer_rmbe(class(2), INDEX);
+    let validation = Cdc {
+        seq: 1,
+        prod: Cursor { wrap: 2, offset: 0 },
+        flags: ProducerFlags::FAILOVER,
+        ..Cdc::default()
+    };
+    // 50 to 120 came by the first link, and were repeated in the other RMBE by the second one.
+    let held = [
+        (second, validation),
+        (first, data(2, 120, 0, 0)),
+        (second, data(3, 200, 1, 50)),
+    ];
+    for (link, cdc) in held {
+        let verdict = cdc_hold.filter(&cdc, &mut server, true);
+        assert_ne!(verdict, RxVerdict::Deliver);
+        assert!(arrivals.hold(link, &cdc, &server));
+    }
+    cdc_hold.begin_flush();
+    let parts: Vec<_> = arrivals.release(&server).into_iter().flatten().collect();
+    for cdc in cdc_hold.release().iter().flatten() {
+        server.on_cdc(cdc).unwrap();
+    }
+    assert!(!server.is_in_replaced(50));
+    let read = server.peek_chunks(50, u32::MAX);
+    assert_eq!((read[0].offset, read[0].len), (50, 150));
+    let (link, arrived) = parts[1];
+    assert_eq!((link, arrived.offered), (second, read));
 }

@@ -211,7 +211,7 @@ impl Carrier {
         match self {
             Self::SmcR(conn) => {
                 conn.with(|inner| inner.stream.set_oob_inline(sk.is_urg_inline()));
-                conn.make_room();
+                conn.grow_for_options();
             }
             Self::SmcD(conn) => conn.sync_options(sk),
         }

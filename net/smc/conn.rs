@@ -316,8 +316,10 @@ impl Conn {
             inner.stream.set_replaceable();
         }
         inner.stream.establish(remote.size);
+        inner.begin_rmbe_watch();
         let was_killed = inner.stream.is_killed();
         drop(inner);
+        self.watch_rmbe();
         if was_killed {
             self.finish_kill(ECONNABORTED);
         } else {

@@ -62,6 +62,7 @@ use crate::{
     clock::now,
     link::Link,
     rmb::{
+        Announcing,
         RmbPool,
         SendPool, //
     }, //
@@ -101,7 +102,7 @@ struct LgrInner {
     end: Option<TerminateReason>,
     /// When to free unused RMBs.
     free_rmbs_at: Option<Instant>,
-    /// When the next timer of a connection is due (orphan, silence, cork, no memory).
+    /// When the next timer of a connection is due (orphan, silence, cork, no memory, RMBE).
     closing_at: Option<Instant>,
     echoes: Echoes,
     llc: LlcState,
@@ -117,6 +118,8 @@ pub(crate) struct LinkGroup {
     links: Links,
     #[pin]
     pub(crate) rmbs: RmbPool,
+    /// Whether keys of an RMB are being announced for a connection that has another RMBE already.
+    pub(crate) announcing: Announcing,
     #[pin]
     pub(crate) sndbufs: SendPool,
     #[pin]
@@ -174,6 +177,7 @@ impl LinkGroup {
                 id,
                 params,
                 rmbs <- RmbPool::new(usize::from(params.limits.max_conns), params.buf_type),
+                announcing: Announcing::new(),
                 sndbufs <- SendPool::new(params.buf_type),
                 links <- Links::new(link),
                 inner <- new_spinlock_bh!(inner, "smc::LinkGroup::inner"),

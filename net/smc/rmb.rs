@@ -7,6 +7,7 @@
 //! Send buffers are assigned to a connection only while its data are in flight. Unused buffers are kept for later
 //! connections, for some time or until memory is short.
 
+mod announcing;
 mod quarantine;
 mod send;
 mod used;
@@ -66,6 +67,7 @@ use crate::{
         InUse, //
     }, //
 };
+pub(crate) use announcing::Announcing;
 use quarantine::Quarantine;
 pub(crate) use send::{
     SendBuf,
@@ -140,6 +142,7 @@ impl Rmb {
             element,
             is_quarantined: Atomic::new(false),
             used: Atomic::new(self.size.bytes()),
+            is_new: false,
             counted: None,
         };
         if cfg!(debug_assertions) && !rmbe.is_clear() {
@@ -260,6 +263,8 @@ pub(crate) struct Rmbe {
     is_quarantined: Atomic<bool>,
     /// Bytes from its start that may hold data.
     used: Atomic<u32>,
+    /// Its RMB was allocated for it.
+    is_new: bool,
     /// Accounts it as used.
     counted: Option<InUse>,
 }
@@ -273,6 +278,13 @@ impl Rmbe {
     /// Returns its size.
     pub(crate) fn size(&self) -> SizeClass {
         self.rmb.size
+    }
+
+    /// Counts it as the buffer of a connection that asked for size `want`, and as used from now on.
+    pub(crate) fn count(&mut self, want: SizeClass, stats: &Buffers) {
+        let got = self.size().bytes();
+        stats.count(want.bytes(), got, self.is_new);
+        self.counted = Some(stats.hold(got));
     }
 
     /// Returns its index as sent to the peer, from 1.
@@ -412,10 +424,25 @@ impl RmbPool {
         want: SizeClass,
         stats: &Buffers,
     ) -> Result<Rmbe> {
+        let mut rmbe = self.take_uncounted(idx, link, want)?;
+        rmbe.count(want, stats);
+        Ok(rmbe)
+    }
+
+    /// As [`RmbPool::take`]; [`Rmbe::count`] follows once the element is used.
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`RmbPool::take`].
+    pub(crate) fn take_uncounted(
+        &self,
+        idx: LinkIdx,
+        link: &Link,
+        want: SizeClass,
+    ) -> Result<Rmbe> {
         let (mut rmbe, is_new) = self.take_any(idx, link, want)?;
-        let got = rmbe.size().bytes();
-        stats.count(want.bytes(), got, is_new);
-        rmbe.counted = Some(stats.hold(got));
+        rmbe.is_new = is_new;
         Ok(rmbe)
     }
 

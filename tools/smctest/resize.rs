@@ -83,6 +83,7 @@ pub(crate) fn run(context: &Context, sizes: &Arguments) -> Result<()> {
             ("the one before is released", releases),
             ("MSG_PEEK sees both RMBEs", peeks),
             ("grows as far as SO_RCVBUF permits", grows_far),
+            ("MSG_PEEK waits for all that SO_RCVBUF permits", peeks_all),
             ("poll(2) waits for SO_RCVLOWAT bytes", lowat),
             ("both directions at once", both_ways),
             ("the peer closes while data are in both", closes),
@@ -284,6 +285,22 @@ fn grows_far(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<
     receive(&pair.server, 5, len, 50_000)?;
     end(sender)?;
     pair.expect(sizes.min, most, GROWN)
+}
+
+/// Nothing is read meanwhile.
+fn peeks_all(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<()> {
+    let pair = open(context, listener)?;
+    let bytes = i32::try_from(sizes.max * 8)?;
+    pair.server
+        .set_option_int(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)?;
+    let len = sizes.max as usize * 5;
+    let client = pair.client.clone();
+    let sender = thread::spawn(move || send(&client, 18, len, 30_000));
+    let mut expected = vec![0; len];
+    Stream::new(18).fill(&mut expected);
+    peek(&pair.server, &expected)?;
+    receive_part(&pair.server, &expected)?;
+    end(sender)
 }
 
 fn lowat(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<()> {

@@ -157,7 +157,7 @@ impl Conn {
             inner.release_device();
             // The socket may keep the connection, but nobody reads from it any more.
             rmbe = inner.rmbe.take_if(|_| is_closed);
-            others = Some(inner.others.take(false));
+            others = Some(inner.others.take_all());
         }
         drop(inner);
         drop((orphan, rmbe, others));

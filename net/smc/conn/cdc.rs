@@ -22,6 +22,7 @@ use smc_proto::{
 
 use super::{
     events::Followup,
+    rmbe::log_unusable,
     Conn,
     ConnInner, //
 };
@@ -61,13 +62,17 @@ impl Conn {
         let verdict = cdc_hold.filter(cdc, stream, is_any_retired || is_early);
         if verdict == RxVerdict::Deliver {
             let mut result = inner.process(Some(idx), cdc);
+            let mut adopted = Ok(());
             if let Ok(after) = &mut result {
                 if let Some(offer) = after.offer() {
-                    self.adopt_rmbe(&mut inner, idx, &offer);
+                    adopted = self.adopt_rmbe(&mut inner, idx, &offer);
                     after.set_transmit();
                 }
             }
             drop(inner);
+            if let Err(why) = adopted {
+                log_unusable(why);
+            }
             return self.conclude_message(result);
         }
         let is_held = !inner.needs_sync() || inner.hold_arrival(idx, cdc);
@@ -170,7 +175,11 @@ impl ConnInner {
 
     /// Returns whether received data need a DMA sync.
     fn needs_sync(&self) -> bool {
-        let all = [self.others.offered(), self.rmbe.as_ref()];
+        let all = [
+            self.others.offered(),
+            self.rmbe.as_ref(),
+            self.others.replaced(),
+        ];
         all.into_iter().flatten().any(|rmbe| rmbe.needs_sync())
     }
 

@@ -76,11 +76,13 @@ impl Conn {
             self.free_if_done();
         }
         self.ask_echo(after.echo);
-        if after.wants_larger {
+        if after.wants_larger || fx.replaced {
+            // After a replacement it releases what is too large to be cleared here.
             self.schedule_rmbe_work();
         }
         if fx.replaced {
             self.watch_rmbe();
+            self.grow_for_options();
         }
     }
 
@@ -109,7 +111,7 @@ impl Conn {
 
 impl ConnInner {
     pub(super) fn after(&mut self, fx: Effects) -> Followup {
-        self.after_replacing(fx, (None, None))
+        self.after_replacing(fx, (None, None, None))
     }
 
     /// As [`Self::after`], with what an RMBE that was replaced leaves behind.
@@ -179,6 +181,10 @@ impl LgrConn for Conn {
 
     fn on_rows_gone(self: Arc<Self>) {
         self.look_at_row();
+    }
+
+    fn on_rmb_announced(self: Arc<Self>) {
+        self.retry_rmbe_now();
     }
 
     fn on_timer(self: Arc<Self>, now: Instant) -> Option<Instant> {

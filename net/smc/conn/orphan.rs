@@ -189,7 +189,7 @@ impl Conn {
         if let Some(rmbe) = &inner.rmbe {
             rmbe.quarantine();
         }
-        let others = inner.others.take(true);
+        let others = inner.others.give_up_all();
         let gone = (inner.rmbe.take(), inner.orphan.take(), others);
         let has_tcp = inner.closed_tcp.is_some();
         drop(inner);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! RMBEs are replaced by others of another size, between two of this module (`Documentation/rmbe.md`): a connection
-//! begins with 16 KiB, gets more when the peer has more to send than fits, up to half of SO_RCVBUF, and gives it back
-//! when it has been idle for some time.
+//! begins with 16 KiB, gets what SO_RCVBUF asks for when the peer has more to send than fits, and gives it back when it
+//! has been idle for some time.
 //!
 //! `smc_proto::conn` has the protocol. Another RMBE is taken, registered and announced by a work, as that may sleep:
 //! data flow meanwhile.
@@ -32,7 +32,10 @@ use smc_proto::{
         RmbeOffer,
         RmbeRefs, //
     },
-    lgr::LinkIdx,
+    lgr::{
+        rtoken::Refused,
+        LinkIdx, //
+    },
     time::{
         Duration,
         Instant, //
@@ -110,12 +113,14 @@ impl OtherRmbes {
         self.replaced.take()
     }
 
-    /// Takes both out. The peer may go on writing to the one that was offered if `may_be_written`.
-    pub(super) fn take(&mut self, may_be_written: bool) -> impl Sized {
-        if let Some(offered) = self.offered.as_ref().filter(|_| may_be_written) {
-            offered.quarantine();
-        }
+    /// Takes both out, of a connection that is finished: the peer writes to neither.
+    pub(super) fn take_all(&mut self) -> impl Sized {
         (self.offered.take(), self.replaced.take())
+    }
+
+    /// Takes both out; the peer may go on writing to the one that was offered.
+    pub(super) fn give_up_all(&mut self) -> impl Sized {
+        (self.give_up_offered(), self.replaced.take())
     }
 
     /// Takes the one that was offered out, to which the peer may go on writing.
@@ -128,22 +133,45 @@ impl OtherRmbes {
 }
 
 /// What the connection does not need any more; dropped without its lock.
-pub(super) type Unneeded = (Option<Arc<Rmbe>>, Option<Charge>);
+pub(super) type Unneeded = (Option<Arc<Rmbe>>, Option<Arc<Rmbe>>, Option<Charge>);
+
+/// The largest RMBE, bytes, that is cleared and released in softirq context.
+const SMALL: u32 = 64 << 10;
 
 impl ConnInner {
     /// Carries out that the peer has adopted the RMBE offered to it.
     pub(super) fn note_replaced(&mut self, fx: &Effects) -> Unneeded {
         if !fx.replaced {
-            return (None, None);
+            return (None, None, None);
         }
         let offered = self.others.offered.take();
-        self.others.replaced = core::mem::replace(&mut self.rmbe, offered);
-        let size = self.stream.rmbe_class();
-        let is_large = self.sk().is_some_and(|sk| size > smallest(&sk));
-        self.others.quiet = is_large.then(|| (now(), self.stream.bytes_received()));
+        let replaced = core::mem::replace(&mut self.rmbe, offered);
+        if let Some(replaced) = replaced
+            .as_ref()
+            .filter(|_| self.stream.may_write_replaced())
+        {
+            replaced.quarantine();
+        }
+        let before = core::mem::replace(&mut self.others.replaced, replaced);
+        self.begin_rmbe_watch();
         // What is unread in the one before is not charged for the short time that it takes to read it.
         let charge = self.charges(|all| core::mem::replace(&mut all.rmbe, all.offered.take()));
-        (self.unneeded_replaced(), charge.flatten())
+        let is_small = |rmbe: &Arc<Rmbe>| rmbe.size().bytes() <= SMALL;
+        let unneeded = match self.others.replaced.as_ref().is_some_and(is_small) {
+            true => self.unneeded_replaced(),
+            // The work does it.
+            false => None,
+        };
+        (before, unneeded, charge.flatten())
+    }
+
+    /// Begins to watch whether the RMBE is idle, if it is larger than the smallest and can be replaced; then
+    /// [`Conn::watch_rmbe`].
+    pub(super) fn begin_rmbe_watch(&mut self) {
+        let size = self.stream.rmbe_class();
+        let is_large =
+            self.stream.replaces_rmbes() && self.sk().is_some_and(|sk| size > smallest(&sk));
+        self.others.quiet = is_large.then(|| (now(), self.stream.bytes_received()));
     }
 
     /// Takes the RMBE before out once all data in it were read.
@@ -169,13 +197,26 @@ impl ConnInner {
         RmbeRefs { offer, ..refs }
     }
 
-    /// Whether a larger RMBE is of use and can be had; the caller has to queue the work then.
+    /// Whether the peer has more to send than fits, and a larger RMBE can be had; the caller queues the work then.
+    ///
+    /// It is the largest at once: another one can be offered only when the application has read what is in the one
+    /// before, and it may wait for more than that (MSG_PEEK with MSG_WAITALL).
     pub(super) fn wants_larger(&mut self) -> bool {
         self.stream.is_rmbe_short()
-            && self.wants(|sk, size| {
-                let most = largest(sk);
-                (size < most).then(|| size.four_times().min(most))
-            })
+            && self.wants(|sk, size| Some(largest(sk)).filter(|most| *most > size))
+    }
+
+    /// The same for a socket that needs a larger one than it has whatever the peer does, see [`smallest`].
+    fn needs_larger(&mut self) -> bool {
+        self.wants(|sk, size| Some(smallest(sk)).filter(|least| *least > size))
+    }
+
+    /// Whether an RMBE of that size may be offered: a smaller one only if nothing has come since it was found idle.
+    fn may_offer(&self, want: SizeClass) -> bool {
+        let received = self.stream.bytes_received();
+        let is_idle = self.stream.readable() == 0
+            && self.others.quiet.is_some_and(|(_, then)| then == received);
+        self.stream.may_offer_rmbe() && (want > self.stream.rmbe_class() || is_idle)
     }
 
     /// Notes the size that `choose` finds, for the socket and the present size, unless nothing can be offered now.
@@ -211,13 +252,23 @@ pub(crate) fn smallest(sk: &Sk) -> SizeClass {
 impl Conn {
     /// Writes to the RMBE that the peer offers by a message on link `idx`, if that is possible.
     /// Context: does not sleep; called with the connection's lock held.
-    pub(super) fn adopt_rmbe(&self, inner: &mut ConnInner, idx: LinkIdx, offer: &RmbeOffer) {
+    ///
+    /// # Errors
+    ///
+    /// If the peer has not announced it, or another connection uses it.
+    pub(super) fn adopt_rmbe(
+        &self,
+        inner: &mut ConnInner,
+        idx: LinkIdx,
+        offer: &RmbeOffer,
+    ) -> Result<(), Refused> {
         let Some(remote) = inner.remote else {
-            return;
+            return Ok(());
         };
-        // That link was chosen because the present RMBE can be written to by it.
+        // The link that it is to move to was chosen for the present RMBE, so the move comes first. The peer makes its
+        // offer again.
         if inner.pending_switch.is_some() {
-            return;
+            return Ok(());
         }
         let at = inner.at.idx;
         let row = self.group.with_rtokens(|all| {
@@ -228,10 +279,8 @@ impl Conn {
             }
             Ok(is_reached.then_some(row))
         });
-        let row = match row {
-            Ok(Some(row)) => row,
-            Ok(None) => return,
-            Err(why) => return log_unusable(why),
+        let Some(row) = row? else {
+            return Ok(());
         };
         inner.stream.adopt_rmbe(offer.size);
         inner.remote = Some(PeerRmbe {
@@ -242,6 +291,7 @@ impl Conn {
         });
         let before = inner.claim.replace((row, offer.index));
         self.release_claim(before);
+        Ok(())
     }
 
     /// Queues the work that replaces the RMBE.
@@ -255,10 +305,8 @@ impl Conn {
 
     /// Options of the socket were set: with SO_RCVLOWAT it needs the largest RMBE, see [`smallest`].
     /// Context: does not sleep.
-    pub(crate) fn make_room(self: &Arc<Self>) {
-        let is_wanted = self
-            .with(|inner| inner.wants(|sk, size| Some(smallest(sk)).filter(|least| *least > size)));
-        if is_wanted {
+    pub(crate) fn grow_for_options(self: &Arc<Self>) {
+        if self.with(ConnInner::needs_larger) {
             self.schedule_rmbe_work();
         }
     }
@@ -272,12 +320,24 @@ impl Conn {
             return Some(at);
         }
         inner.others.retry_at = None;
-        let is_wanted = inner.wants_larger();
+        let is_wanted = inner.wants_larger() || inner.needs_larger();
         drop(inner);
         if is_wanted {
             self.schedule_rmbe_work();
         }
         None
+    }
+
+    /// The keys of another RMB were announced: an attempt that waits need not wait any longer.
+    /// Context: does not sleep.
+    pub(super) fn retry_rmbe_now(self: &Arc<Self>) {
+        let is_wanted = self.with(|inner| {
+            let waited = inner.others.retry_at.take().is_some();
+            waited && (inner.wants_larger() || inner.needs_larger())
+        });
+        if is_wanted {
+            self.schedule_rmbe_work();
+        }
     }
 
     /// Timer of an RMBE that is not the smallest: replaces it if nothing was received for some time, else returns when
@@ -286,6 +346,15 @@ impl Conn {
     pub(super) fn look_at_rmbe(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let mut inner = self.inner.lock();
         let (since, received) = inner.others.quiet?;
+        if inner.stream.repeat_offer() {
+            drop(inner);
+            self.transmit();
+            return Some(now.saturating_add(IDLE));
+        }
+        if inner.owner.is_none() || inner.stream.is_peer_done() {
+            inner.others.quiet = None;
+            return None;
+        }
         let is_quiet = received == inner.stream.bytes_received() && inner.stream.readable() == 0;
         if !is_quiet {
             inner.others.quiet = Some((now, inner.stream.bytes_received()));
@@ -306,7 +375,9 @@ impl Conn {
     /// Starts the timer of an RMBE that is not the smallest.
     /// Context: does not sleep.
     pub(super) fn watch_rmbe(&self) {
-        self.group.arm_closing_timer(IDLE);
+        if self.with(|inner| inner.others.quiet.is_some()) {
+            self.group.arm_closing_timer(IDLE);
+        }
     }
 
     /// Takes an RMBE of that size which the peer can write to.
@@ -323,40 +394,58 @@ impl Conn {
         want: SizeClass,
     ) -> Result<(Rmbe, Charge)> {
         let group = &self.group;
-        let stats = &namespace::of(sk).stats.smcr.rmbs;
-        let rmbe = group.rmbs.take(at.idx, &at.link, want, stats)?;
+        // Else each attempt might take an element whose keys cannot be announced now.
+        if !group.announcing.is_free(now()) {
+            return Err(EBUSY);
+        }
+        let rmbe = group.rmbs.take_uncounted(at.idx, &at.link, want)?;
         // Where there is little memory it may be smaller than that.
         let present = self.with(|inner| inner.stream.rmbe_class());
         if rmbe.size().cmp(&present) != want.cmp(&present) {
             return Err(ENOMEM);
         }
         let charge = Charge::new(sk, Purpose::Receive, rmbe.size().bytes())?;
-        if group.confirm_rkey(rmbe.rmb(), at).is_err() {
-            group.rmbs.forget(rmbe.rmb());
-            return Err(ENOLINK);
-        }
+        self.announce(&rmbe, at)?;
         Ok((rmbe, charge))
+    }
+
+    /// Makes sure that the peer has the keys of the RMB. One connection of a group at a time asks the peer, which may
+    /// be slow to answer or never do so: the others would wait as long. An RMB whose keys the peer did not take is kept
+    /// for another attempt.
+    /// Context: may sleep.
+    fn announce(&self, rmbe: &Rmbe, at: &LinkRef) -> Result {
+        if rmbe.rmb().is_rkey_confirmed() {
+            return Ok(());
+        }
+        let group = &self.group;
+        if !group.announcing.try_begin(now()) {
+            return Err(EBUSY);
+        }
+        let result = group.confirm_rkey(rmbe.rmb(), at);
+        group.announcing.end(result.is_ok(), now());
+        if result.is_ok() {
+            group.for_each(|member| member.on_rmb_announced());
+        }
+        result.map_err(|_| ENOLINK)
     }
 
     /// Takes another RMBE, and offers it to the peer.
     fn replace_rmbe(self: &Arc<Self>) -> Result {
         let Some((sk, at, want)) = self.with(|inner| {
-            let wanted = inner
-                .others
-                .wanted
-                .take()
-                .filter(|_| inner.stream.may_offer_rmbe());
+            let wanted = inner.others.wanted.take();
+            let wanted = wanted.filter(|want| inner.may_offer(*want));
             Some((inner.sk()?, inner.at.clone(), wanted?))
         }) else {
             return Ok(());
         };
-        let (rmbe, charge) = self.take_rmbe(&sk, &at, want)?;
+        let (mut rmbe, charge) = self.take_rmbe(&sk, &at, want)?;
+        rmbe.count(want, &namespace::of(&sk).stats.smcr.rmbs);
         let (size, index) = (rmbe.size(), rmbe.index());
         let mut rmbe = Some(Arc::new(rmbe, GFP_KERNEL)?);
         let mut charge = Some(charge);
         self.with(|inner| {
             // The end of the group has released what there was.
-            if inner.stream.may_offer_rmbe() && inner.rmbe.is_some() {
+            if inner.may_offer(want) && inner.rmbe.is_some() {
                 inner.stream.offer_rmbe(size, index);
                 inner.others.offered = rmbe.take();
                 inner.charges(|all| core::mem::swap(&mut all.offered, &mut charge));
@@ -368,7 +457,8 @@ impl Conn {
     }
 }
 
-fn log_unusable(why: smc_proto::lgr::rtoken::Refused) {
+/// Logs that a peer's offer cannot be adopted.
+pub(super) fn log_unusable(why: Refused) {
     if ratelimit::peer() {
         pr_warn!("a peer offered an unusable RMBE: {why:?}\n");
     }
@@ -379,6 +469,8 @@ impl WorkItem<RMBE_WORK> for Conn {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
+        let unneeded = this.with(ConnInner::unneeded_replaced);
+        drop(unneeded);
         let result = this.replace_rmbe();
         this.with(|inner| {
             inner.others.is_busy = false;

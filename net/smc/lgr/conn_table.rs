@@ -55,7 +55,9 @@ pub(crate) trait LgrConn: Send + Sync {
     fn on_echo(self: Arc<Self>);
     /// The peer deleted RKeys of its RMBs.
     fn on_rows_gone(self: Arc<Self>);
-    /// Runs the timers of the connection (orphan, silence, cork, no memory). Returns the next deadline.
+    /// The peer has taken the keys of another RMB of ours.
+    fn on_rmb_announced(self: Arc<Self>);
+    /// Runs the timers of the connection (orphan, silence, cork, no memory, RMBE). Returns the next deadline.
     fn on_timer(self: Arc<Self>, now: Instant) -> Option<Instant>;
     /// The group ends: aborts the connection, and notifies its peer while the link still works.
     fn on_group_end(self: Arc<Self>);

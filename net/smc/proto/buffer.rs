@@ -61,17 +61,6 @@ impl SizeClass {
         Self::BASE_SHIFT.wrapping_add(self.0 as u32)
     }
 
-    /// The class of rings four times as large, or the largest.
-    #[must_use]
-    pub const fn four_times(self) -> Self {
-        let code = self.0.saturating_add(2);
-        // INVARIANT: not beyond the largest class.
-        match code < Self::LARGEST.0 {
-            true => Self(code),
-            false => Self::LARGEST,
-        }
-    }
-
     /// This class, or the largest one of at most `bytes`; the smallest if there is none.
     pub fn at_most(self, bytes: usize) -> Self {
         let fits = |class: &Self| usize::try_from(class.bytes()).is_ok_and(|len| len <= bytes);

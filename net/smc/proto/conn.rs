@@ -140,7 +140,7 @@ use crate::cursor::{
 };
 
 // One per connection, under a spinlock; one record per send slot.
-const _: () = assert!(size_of::<Stream>() <= 224);
+const _: () = assert!(size_of::<Stream>() <= 232);
 const _: () = assert!(size_of::<SentRecord>() <= 24);
 
 /// The state of data transfer of one connection.
@@ -479,6 +479,8 @@ impl Stream {
         self.on_peer_state(cdc.state, &mut fx);
         self.abort_on_data_after_close();
         fx.offer = self.adoptable(&refs);
+        // A peer that waits for room may have had a reason not to adopt it when it was offered.
+        self.cdc_due |= self.recv.is_blocked() && self.recv.rmbes().offered().is_some();
         let is_asked = cons.is_some() || self.is_close_ready();
         fx.transmit = self.cdc_due || (is_asked && self.has_work());
         Ok(fx)

@@ -111,15 +111,27 @@ impl Arrivals {
     /// Returns, in order, the bytes announced by the held messages, which are about to be processed.
     pub fn release(&mut self, stream: &Stream) -> [Option<Part>; PARTS] {
         let mut from = stream.arrived();
+        // In the RMBE that was offered: there data may begin before what arrived in the present one.
+        let mut from_offered = None;
         core::mem::take(&mut self.held).map(|held| {
             let held = held?;
             self.newest = Some(held.link);
             let to = stream.recv.check_prod(held.num, held.prod).ok()??;
             let end = stream.recv.check_refs(held.num, held.since, held.prod);
-            let end = end.ok()?;
-            let written = stream.recv.rmbes().arrived(from.0, to, end);
+            let rmbes = stream.recv.rmbes();
+            let arrived = match end.ok()? {
+                None => rmbes.arrived(from.0, to),
+                Some(end) => {
+                    let begin = from_offered.unwrap_or(end);
+                    from_offered = Some(begin.max(to));
+                    ArrivedBytes {
+                        offered: rmbes.arrived_in_offered(begin, to),
+                        ..rmbes.arrived(from.0, to.min(end))
+                    }
+                }
+            };
             from = ProdPosition(from.0.max(to));
-            Some((held.link, written))
+            Some((held.link, arrived))
         })
     }
 }
@@ -132,9 +144,7 @@ impl Stream {
 
     /// Returns where in our RMBEs the bytes written since `before` are.
     pub fn arrived_since(&self, before: ProdPosition) -> ArrivedBytes {
-        self.recv
-            .rmbes()
-            .arrived(before.0, self.recv.received(), None)
+        self.recv.rmbes().arrived(before.0, self.recv.received())
     }
 
     /// Whether messages of the peer before `seq` are missing.

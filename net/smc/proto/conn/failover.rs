@@ -89,6 +89,7 @@ impl Stream {
     /// newer consumer cursor is sent.
     pub(super) fn on_peer_switch(&mut self) {
         self.peer_moved = !self.recv.awaits_peer_switch();
+        self.recv.rmbes_mut().note_peer_switch();
         self.recv.hold_cons(ConsHold::PeerValidating);
     }
 

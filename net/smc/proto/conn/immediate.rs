@@ -62,7 +62,8 @@ impl Stream {
     ) -> bool {
         let [first, second] = writes;
         let is_one_write = first.len > 0 && second.len == 0;
-        let says_more = !flags.is_empty() || !state.is_empty() || self.cdc_due;
+        let says_more =
+            !flags.is_empty() || !state.is_empty() || self.cdc_due || self.has_offered_rmbe();
         match self.immediate {
             ImmediateUse::No => false,
             ImmediateUse::Yes => {
@@ -110,7 +111,10 @@ impl CdcHold {
             Some(held) if is_before(seq, held.seq.wrapping_add(1)) => return Ok(None),
             Some(_) | None => return Err(Fault::LostMessages),
         };
-        let ring = stream.recv.rmbes().ring_of(last.rmbes.prod)?;
+        let ring = stream
+            .recv
+            .rmbes()
+            .ring_of(stream.refs_of_peer(last.rmbes).prod)?;
         if len > ring.size() {
             return Err(PeerMisbehaved::ProducerOverrun.into());
         }

@@ -41,6 +41,8 @@ pub(super) struct OwnRmbes {
     /// The one before, and the stream position before which data are there; 0 if nothing is.
     replaced: Ring,
     replaced_end: u64,
+    /// The peer has moved to another link since the offer: what it wrote on the one before may still arrive.
+    has_peer_moved: bool,
 }
 
 /// The RMBE that was in use before.
@@ -59,6 +61,7 @@ impl OwnRmbes {
             offered: None,
             replaced: ring,
             replaced_end: 0,
+            has_peer_moved: false,
         }
     }
 
@@ -89,6 +92,12 @@ impl OwnRmbes {
 
     fn offer(&mut self, size: SizeClass, index: RmbeIndex) {
         self.offered = Some((size, index));
+        self.has_peer_moved = false;
+    }
+
+    /// The peer moves to another link.
+    pub(super) fn note_peer_switch(&mut self) {
+        self.has_peer_moved = true;
     }
 
     /// The peer has adopted the one that was offered, for the data after `end`.
@@ -109,26 +118,22 @@ impl OwnRmbes {
         })
     }
 
-    /// Where the bytes between two stream positions are. Those from `moved` on are in the one that was offered, if the
-    /// message that says so is being processed.
-    pub(super) fn arrived(&self, from: u64, to: u64, moved: Option<u64>) -> ArrivedBytes {
-        let chunks = |ring: Ring, from: u64, to: u64| {
-            let len = to.saturating_sub(from);
-            ring.chunks(from, u32::try_from(len).unwrap_or(u32::MAX))
-        };
+    /// Where the bytes between two stream positions are, apart from the RMBE that was offered.
+    pub(super) fn arrived(&self, from: u64, to: u64) -> ArrivedBytes {
         let mut arrived = ArrivedBytes::default();
         let mut from = from;
         if let Some(Replaced { ring, end }) = self.replaced_at(from) {
-            arrived.replaced = chunks(ring, from, to.min(end));
+            arrived.replaced = between(ring, from, to.min(end));
             from = end;
         }
-        if let (Some(end), Some((size, _))) = (moved, self.offered) {
-            arrived.offered = chunks(Ring::new(size), from.max(end), to);
-            arrived.present = chunks(self.ring, from, to.min(end));
-        } else {
-            arrived.present = chunks(self.ring, from, to);
-        }
+        arrived.present = between(self.ring, from, to);
         arrived
+    }
+
+    /// Where the bytes between two stream positions are in the RMBE that was offered.
+    pub(super) fn arrived_in_offered(&self, from: u64, to: u64) -> Chunks {
+        let ring = self.offered.map(|(size, _)| Ring::new(size));
+        ring.map_or_else(Chunks::default, |ring| between(ring, from, to))
     }
 
     /// The chunks of at most `len` bytes between two stream positions that are in the same RMBE as the first.
@@ -142,10 +147,21 @@ impl OwnRmbes {
     }
 }
 
+/// The chunks between two stream positions.
+fn between(ring: Ring, from: u64, to: u64) -> Chunks {
+    let len = to.saturating_sub(from);
+    ring.chunks(from, u32::try_from(len).unwrap_or(u32::MAX))
+}
+
 impl Stream {
     /// The peer replaces RMBEs, too. To be called before [`Stream::establish`].
     pub fn set_replaceable(&mut self) {
         self.replaces = true;
+    }
+
+    /// Whether both ends replace RMBEs.
+    pub const fn replaces_rmbes(&self) -> bool {
+        self.replaces
     }
 
     /// Whether another RMBE may be offered to the peer in place of ours.
@@ -171,6 +187,20 @@ impl Stream {
         self.recv.rmbes().offered().is_some()
     }
 
+    /// Makes the offer again, if the peer has not adopted it, with a message of its own: transmit then. Returns whether
+    /// there is one.
+    pub fn repeat_offer(&mut self) -> bool {
+        let is_offered = self.has_offered_rmbe() && !self.killed && self.peer.is_empty();
+        self.cdc_due |= is_offered;
+        is_offered
+    }
+
+    /// Whether data may still be written to the RMBE that was replaced: the peer has changed its link between the offer
+    /// and the message by which it adopted it, and packets of the link before may be on their way.
+    pub const fn may_write_replaced(&self) -> bool {
+        self.recv.rmbes().has_peer_moved
+    }
+
     /// Whether the application has yet to read data in the RMBE that was in use before.
     pub fn needs_replaced(&self) -> bool {
         self.recv.needs_replaced()
@@ -183,7 +213,8 @@ impl Stream {
 
     /// The peer's new RMBE, if it may be adopted now. If not, the peer's next message offers it again.
     pub(super) fn adoptable(&self, refs: &RmbeRefs) -> Option<RmbeOffer> {
-        let is_open = !self.killed && !self.has_no_link && !self.own.any_close();
+        let has_ended = self.own.any_close() || self.peer.any_close();
+        let is_open = !self.killed && !self.has_no_link && !has_ended;
         let offer = refs
             .offer
             .filter(|_| is_open && refs.cons == self.send.rmbe())?;

@@ -66,6 +66,8 @@ pub(super) struct SendState {
     replaced: Option<Ring>,
     /// Data after this position are in `peer`.
     in_rmbe_since: u64,
+    /// Where it was adopted: data after that were written there from the beginning.
+    adopted_at: u64,
     /// A copy from the application into the send buffer is under way.
     filling: bool,
 }
@@ -87,6 +89,7 @@ impl SendState {
             rmbe: RmbeNum(0),
             replaced: None,
             in_rmbe_since: 0,
+            adopted_at: 0,
             filling: false,
         }
     }
@@ -118,6 +121,7 @@ impl SendState {
         self.replaced = self.peer.replace(Ring::new(class));
         self.rmbe = self.rmbe.next();
         self.in_rmbe_since = self.sent;
+        self.adopted_at = self.sent;
     }
 
     /// Makes data after an urgent byte wait until the peer has read it. A C peer keeps one mark, and delivers the byte
@@ -363,9 +367,10 @@ impl SendState {
     /// As [`Self::complete`], for a message on a previous link.
     ///
     /// If data are being resent already, their own completion counts: work requests still read that part of the send
-    /// buffer.
+    /// buffer. What was written to an RMBE that was replaced since is resent, too: a message says where the data in the
+    /// present one begin, and could not leave a part of them out.
     pub(super) fn complete_late(&mut self, end: u64) {
-        if self.fin == self.sent {
+        if self.fin == self.sent && self.adopted_at <= self.sent {
             self.sent = self.sent.max(end.min(self.sent_max));
             self.fin = self.sent;
             if let Urgent::Staged(end) = self.urgent {
