@@ -26,7 +26,6 @@ use smc_proto::conn::{
     Arrivals,
     Cdc,
     CdcHold,
-    ConnState,
     Fault,
     ProducerFlags,
     RmbeNum,
@@ -262,26 +261,6 @@ fn mixed_plan(pair_seed: u64, salt: u64) -> Plan {
     }
 }
 
-/// Runs to the end; both ends have everything.
-fn run(mut pair: Pair) -> u32 {
-    pair.run();
-    for side in Side::BOTH {
-        let sent = pair.hosts[side.peer().index()].written;
-        let host = &pair.hosts[side.index()];
-        let detail = format!(
-            "{side:?} {:?}",
-            pair.hosts.each_ref().map(|host| host.stream)
-        );
-        assert_eq!(host.fault, None, "{detail}");
-        assert_eq!(host.written, host.plan.send, "{detail}");
-        assert_eq!(host.place(), sent, "{detail}");
-        assert!(host.ended && !host.reset, "{detail}");
-        assert_eq!(host.stream.state(), ConnState::Closed, "{detail}");
-        assert!(host.stream.is_finished(), "{detail}");
-    }
-    pair.adopted
-}
-
 const KINDS: [[Transport; 2]; 4] = [
     [Transport::Roce, Transport::Roce],
     [Transport::Iwarp, Transport::Iwarp],
@@ -300,7 +279,7 @@ fn every_byte_arrives_while_rmbes_are_replaced() {
             pair.offers = 12;
             pair.handovers = (seed % 3 * 5) as u32;
             pair.failures = (seed % 5) as u32;
-            total.set(total.get() + run(pair));
+            total.set(total.get() + pair.run_to_the_end().adopted);
         }
     });
     assert!(total.get() > 800, "{}", total.get());

@@ -14,36 +14,10 @@ use common::{
         for_seeds,
         Rng, //
     },
-    stream_ops,
-    Side, //
+    stream_ops, //
 };
 use smc_proto::buffer::SizeClass;
-use smc_proto::conn::ConnState;
 use smc_proto::link::Transport;
-
-/// Runs to the end and checks that both ends got everything and hold nothing.
-fn run_to_the_end(mut pair: Pair) -> Pair {
-    pair.run();
-    for side in Side::BOTH {
-        let sent = pair.hosts[side.peer().index()].written;
-        let host = &pair.hosts[side.index()];
-        let detail = format!(
-            "{side:?}: {:?}",
-            pair.hosts.each_ref().map(|host| host.stream)
-        );
-        assert_eq!(host.fault, None, "{detail}");
-        assert_eq!(host.written, host.plan.send, "{detail}");
-        assert_eq!(host.place(), sent, "{detail}");
-        assert!(host.ended && !host.reset, "{detail}");
-        assert_eq!(host.stream.state(), ConnState::Closed, "{detail}");
-        assert!(host.stream.is_finished(), "{detail}");
-        assert!(
-            host.stream.needs_sndbuf() || host.stream.may_release_sndbuf(),
-            "{detail}"
-        );
-    }
-    pair
-}
 
 fn class(code: u8) -> SizeClass {
     SizeClass::from_code(code).unwrap()
@@ -68,7 +42,7 @@ fn mixed_plan(pair_seed: u64, salt: u64) -> Plan {
 #[test]
 fn every_byte_arrives_in_order() {
     for_seeds(60, |seed| {
-        run_to_the_end(Pair::new(seed, mixed_plan(seed, 0), mixed_plan(seed, 1)));
+        Pair::run_to_the_end(Pair::new(seed, mixed_plan(seed, 0), mixed_plan(seed, 1)));
     });
 }
 
@@ -77,7 +51,7 @@ fn every_byte_arrives_although_links_fail() {
     for_seeds(120, |seed| {
         let mut pair = Pair::new(seed, mixed_plan(seed, 0), mixed_plan(seed, 1));
         pair.failures = 4;
-        run_to_the_end(pair);
+        Pair::run_to_the_end(pair);
     });
 }
 
@@ -97,7 +71,7 @@ fn every_byte_arrives_over_iwarp_although_links_fail() {
             let mut pair = Pair::over(kinds, seed, client, server);
             pair.handovers = (seed % 2 * 10) as u32;
             pair.failures = (seed % 5) as u32;
-            let pair = run_to_the_end(pair);
+            let pair = Pair::run_to_the_end(pair);
             total.set(total.get() + pair.handed_over);
         }
     });
@@ -111,7 +85,7 @@ fn every_byte_arrives_although_the_load_is_spread_anew() {
         let mut pair = Pair::new(seed, mixed_plan(seed, 0), mixed_plan(seed, 1));
         pair.handovers = 20;
         pair.failures = (seed % 3) as u32;
-        let pair = run_to_the_end(pair);
+        let pair = Pair::run_to_the_end(pair);
         total.set(total.get() + pair.handed_over);
     });
     assert!(total.get() > 100, "{}", total.get());
@@ -132,7 +106,7 @@ fn rings_of_very_different_sizes_wrap_on_their_own() {
                 rmbe: class(rmbe),
                 ..Plan::default()
             };
-            let pair = run_to_the_end(Pair::new(seed, client, server));
+            let pair = Pair::run_to_the_end(Pair::new(seed, client, server));
             assert!(pair.fabric.writes > 1);
         }
     });
@@ -146,7 +120,7 @@ fn the_last_urgent_byte_raises_a_signal() {
             oob_one_in: 2,
             ..Plan::default()
         };
-        let pair = run_to_the_end(Pair::new(seed, client, Plan::default()));
+        let pair = Pair::run_to_the_end(Pair::new(seed, client, Plan::default()));
         let [client, server] = &pair.hosts;
         let (sent, last) = client.urgents_sent();
         assert!(server.signals <= sent);

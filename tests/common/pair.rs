@@ -7,6 +7,7 @@
 //! which [`Pair::run`] reports.
 
 mod app;
+mod end;
 mod receive;
 mod rmbes;
 

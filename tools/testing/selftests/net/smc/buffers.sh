@@ -87,15 +87,6 @@ losses() {
 		"${LINKED[@]}" "${OPTIONS[@]}"
 }
 
-# iwarp: one device of soft iWARP at each end instead of those of soft RoCE.
-iwarp() {
-	local device
-	for device in wire_a wire2_a wire_b wire2_b; do
-		device_del "$device" "${device##*_}" || return
-	done
-	link_down wire2_a a && link_down wire2_b b && load_siw && rdma_add siw_wire_a a && rdma_add siw_wire_b b
-}
-
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "two devices each" up_two_each
@@ -144,7 +135,7 @@ short data "0, short of contiguous memory"
 check "0, short of contiguous memory: they are contiguous all the same" none_virtual
 
 if has_siw; then
-	require "soft iWARP" iwarp
+	require "soft iWARP" iwarp_instead
 	require "type 1 over iWARP" types 1 1
 	data "1 over iWARP"
 	check "1 over iWARP: many short writes, and around the ring" smctest --expect smc integrity --mib 2 \

@@ -89,6 +89,15 @@ up_two_each() {
 		up_device wire_b b "$IP_B" 9000 && up_device wire2_b b 10.9.0.12 9000
 }
 
+# iwarp_instead: one device of soft iWARP at each end instead of the two of up_two_each.
+iwarp_instead() {
+	local device
+	for device in wire_a wire2_a wire_b wire2_b; do
+		device_del "$device" "${device##*_}" || return
+	done
+	link_down wire2_a a && link_down wire2_b b && load_siw && rdma_add siw_wire_a a && rdma_add siw_wire_b b
+}
+
 # up_fabric: two devices of this guest of a pair, on a bridge with the wire. The first one's address is the guest's.
 up_fabric() {
 	local mtu

@@ -10,15 +10,6 @@
 . "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/failover.bash"
 
-# iwarp: one device of soft iWARP at each end instead of those of soft RoCE.
-iwarp() {
-	local device
-	for device in wire_a wire2_a wire_b wire2_b; do
-		device_del "$device" "${device##*_}" || return
-	done
-	link_down wire2_a a && link_down wire2_b b && load_siw && rdma_add siw_wire_a a && rdma_add siw_wire_b b
-}
-
 # idle_kib MOST: what an idle connection takes.
 idle_kib() {
 	smctest --expect smc idle --connections 400 --most "$1"
@@ -46,7 +37,7 @@ require "64 KiB as before" set_sysctl rmem 65536
 
 if has_siw; then
 	require "no group over RoCE" within 30 no_groups
-	require "soft iWARP" iwarp
+	require "soft iWARP" iwarp_instead
 	suite "iWARP" smctest --expect smc resize
 fi
 check "no groups in the end" within 30 no_groups
