@@ -196,7 +196,8 @@ impl LgrConn for Conn {
         let stalled = self.look_at_user_timeout(now);
         let rmbe = self.look_at_rmbe(now);
         let retry = self.retry_rmbe(now);
-        let all = [silence, orphan, cork, unheard, stalled, rmbe, retry];
+        let offer = self.look_at_offer(now);
+        let all = [silence, orphan, cork, unheard, stalled, rmbe, retry, offer];
         all.into_iter().flatten().min()
     }
 

@@ -57,7 +57,8 @@ use crate::{
 /// How long to wait before another attempt if there was no memory, or the peer has no room for another RMB.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A connection that has received nothing for this time gets the smallest RMBE again.
+/// A connection that has received nothing for this time gets the smallest RMBE again, and an offer that was not adopted
+/// is made again.
 const IDLE: Duration = Duration::from_secs(10);
 
 static QUEUE: Global<OwnedWorkqueue> = Global::new();
@@ -85,6 +86,8 @@ pub(super) const RMBE_WORK: u64 = 1;
 pub(super) struct OtherRmbes {
     /// Offered to the peer, which may write to it.
     offered: Option<Arc<Rmbe>>,
+    /// When the offer was made, or made again.
+    offered_at: Option<Instant>,
     /// The one before, while it has unread data. The peer does not write to it any more.
     replaced: Option<Arc<Rmbe>>,
     /// The size that the work is to replace the RMBE by.
@@ -340,17 +343,31 @@ impl Conn {
         }
     }
 
+    /// Timer of an offer: makes it again if the peer has not adopted it, else returns when to look again.
+    /// Context: does not sleep.
+    pub(super) fn look_at_offer(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+        let mut inner = self.inner.lock();
+        let end = inner.others.offered_at?.saturating_add(IDLE);
+        let is_open = inner.stream.has_offered_rmbe();
+        if is_open && !end.is_due(now) {
+            return Some(end);
+        }
+        let is_repeated = inner.stream.repeat_offer();
+        inner.others.offered_at = is_repeated.then_some(now);
+        drop(inner);
+        if !is_repeated {
+            return None;
+        }
+        self.transmit();
+        Some(now.saturating_add(IDLE))
+    }
+
     /// Timer of an RMBE that is not the smallest: replaces it if nothing was received for some time, else returns when
     /// to look again.
     /// Context: does not sleep.
     pub(super) fn look_at_rmbe(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let mut inner = self.inner.lock();
         let (since, received) = inner.others.quiet?;
-        if inner.stream.repeat_offer() {
-            drop(inner);
-            self.transmit();
-            return Some(now.saturating_add(IDLE));
-        }
         if inner.owner.is_none() || inner.stream.is_peer_done() {
             inner.others.quiet = None;
             return None;
@@ -447,12 +464,14 @@ impl Conn {
             // The end of the group has released what there was.
             if inner.may_offer(want) && inner.rmbe.is_some() {
                 inner.stream.offer_rmbe(size, index);
+                inner.others.offered_at = Some(now());
                 inner.others.offered = rmbe.take();
                 inner.charges(|all| core::mem::swap(&mut all.offered, &mut charge));
             }
         });
         drop((rmbe, charge));
         self.transmit();
+        self.group.arm_closing_timer(IDLE);
         Ok(())
     }
 }
