@@ -16,20 +16,17 @@ mod failover;
 mod orphan;
 mod poll;
 mod post_close;
+mod queues;
 mod rmbe;
 mod rx;
 mod transmit;
 mod tx;
 mod user_timeout;
 
-pub(crate) use abort::AbortQueue;
 use claim::Claim;
 use failover::PendingSwitch;
-pub(crate) use rmbe::{
-    largest as largest_rmbe,
-    smallest as smallest_rmbe,
-    RmbeQueue, //
-};
+pub(crate) use queues::ConnQueues;
+pub(crate) use rmbe::{largest as largest_rmbe, smallest as smallest_rmbe};
 use rmbe::{
     OtherRmbes,
     RMBE_WORK, //

@@ -103,7 +103,7 @@ struct LgrInner {
     /// When to free unused RMBs.
     free_rmbs_at: Option<Instant>,
     /// When the next timer of a connection is due (orphan, silence, cork, no memory, RMBE).
-    closing_at: Option<Instant>,
+    conn_timer_at: Option<Instant>,
     echoes: Echoes,
     llc: LlcState,
     peer: PeerSystem,
@@ -167,7 +167,7 @@ impl LinkGroup {
             rtokens,
             end: None,
             free_rmbs_at: None,
-            closing_at: None,
+            conn_timer_at: None,
             echoes,
             llc: LlcState::new(&params),
             peer: PeerSystem::UNKNOWN,

@@ -78,8 +78,7 @@ struct Smc {
     _quiet: Quiet,
     _groups: groups::LgrRegistry,
     _devices: ib::DeviceRegistry,
-    _connections: conn::AbortQueue,
-    _rmbes: conn::RmbeQueue,
+    _connections: conn::ConnQueues,
     _smcd: smcd::SmcdDevice,
     _local: Published<local::LocalSystem>,
     _memory: memory::MemLimits,
@@ -115,8 +114,7 @@ impl kernel::Module for Smc {
         let local =
             local::LOCAL.publish(local::LocalSystem::new(initial_ueids(param::ueid())?)?)?;
         let smcd = smcd::SmcdDevice::new()?;
-        let connections = conn::AbortQueue::new()?;
-        let rmbes = conn::RmbeQueue::new()?;
+        let connections = conn::ConnQueues::new()?;
         let groups = groups::LgrRegistry::new()?;
         let devices = ib::DeviceRegistry::new()?;
         // Entry points for user space come last.
@@ -134,7 +132,6 @@ impl kernel::Module for Smc {
             _groups: groups,
             _devices: devices,
             _connections: connections,
-            _rmbes: rmbes,
             _smcd: smcd,
             _local: local,
             _memory: memory,

@@ -7,16 +7,7 @@ use kernel::{
     sync::Arc,
     workqueue::WorkItem, //
 };
-use kernel_ext::{
-    global::{
-        Global,
-        Published, //
-    },
-    net::TcpSocket,
-    prelude::*,
-    ratelimit,
-    workqueue::OwnedWorkqueue, //
-};
+use kernel_ext::{net::TcpSocket, prelude::*, ratelimit};
 use smc_proto::{
     conn::{
         ConnState,
@@ -29,6 +20,7 @@ use smc_proto::{
 };
 
 use super::{
+    queues::ABORTS,
     Conn,
     ConnInner, //
 };
@@ -36,23 +28,6 @@ use crate::clock::now;
 
 /// How long the first message over RDMA may be behind the end of TCP: longer than soft RoCE takes to repeat it.
 const UNHEARD_WAIT: Duration = Duration::from_secs(5);
-
-static QUEUE: Global<OwnedWorkqueue> = Global::new();
-
-/// Holds the workqueue for aborts for the life of the module.
-pub(crate) struct AbortQueue {
-    _queue: Published<OwnedWorkqueue>,
-}
-
-impl AbortQueue {
-    /// Creates the workqueue.
-    pub(crate) fn new() -> Result<Self> {
-        let queue = Arc::new(OwnedWorkqueue::unbound(c"smc_abort", 0)?, GFP_KERNEL)?;
-        Ok(Self {
-            _queue: QUEUE.publish(queue)?,
-        })
-    }
-}
 
 impl Conn {
     /// Aborts the connection: the application gets `err`, the peer gets a CDC message if the link works, and the TCP
@@ -84,7 +59,7 @@ impl Conn {
     /// Context: does not sleep.
     pub(crate) fn reset_unless_heard(&self) {
         self.inner.lock().unheard_until = Some(now().saturating_add(UNHEARD_WAIT));
-        self.group.arm_closing_timer(UNHEARD_WAIT);
+        self.group.arm_conn_timer(UNHEARD_WAIT);
     }
 
     /// Timer of [`Self::reset_unless_heard`]; returns the deadline while it lasts.
@@ -130,7 +105,7 @@ impl Conn {
     /// Resets the TCP connection soon, see [`ConnInner::tcp_to_reset`].
     /// Context: does not sleep.
     pub(super) fn schedule_tcp_reset(self: &Arc<Self>) {
-        QUEUE.with(|queue| {
+        ABORTS.with(|queue| {
             // The work may be queued already.
             let _ = queue.enqueue::<Arc<Self>, 0>(self.clone());
         });

@@ -11,10 +11,10 @@ use kernel_ext::{
 };
 use smc_proto::{
     conn::{
-        ArrivedBytes, //
+        ArrivedBytes,
         Cdc,
         Fault,
-        RxVerdict,
+        RxVerdict, //
     },
     lgr::LinkIdx,
     llc::link_work::LinkWork, //

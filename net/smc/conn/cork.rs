@@ -39,7 +39,7 @@ impl Conn {
     /// Arms the timer for data that are held back from now on.
     /// Context: does not sleep.
     pub(crate) fn watch_cork(&self) {
-        self.group.arm_closing_timer(MOST);
+        self.group.arm_conn_timer(MOST);
     }
 
     /// Timer for corked data: sends them if due, else returns the deadline.

@@ -44,8 +44,8 @@ pub(super) struct Followup {
     is_ending: bool,
     /// Index of the link on which to send a TEST_LINK: does the peer send more data?
     echo: Option<LinkIdx>,
-    /// A larger RMBE is to be taken.
-    wants_larger: bool,
+    /// The work that replaces the RMBE has to be queued.
+    needs_rmbe_work: bool,
     /// Dropped without the lock.
     _unneeded: Unneeded,
 }
@@ -76,13 +76,11 @@ impl Conn {
             self.free_if_done();
         }
         self.ask_echo(after.echo);
-        if after.wants_larger || fx.replaced {
-            // After a replacement it releases what is too large to be cleared here.
+        if after.needs_rmbe_work {
             self.schedule_rmbe_work();
         }
         if fx.replaced {
             self.watch_rmbe();
-            self.grow_for_options();
         }
     }
 
@@ -111,7 +109,7 @@ impl Conn {
 
 impl ConnInner {
     pub(super) fn after(&mut self, fx: Effects) -> Followup {
-        self.after_replacing(fx, (None, None, None))
+        self.after_replacing(fx, Unneeded::default())
     }
 
     /// As [`Self::after`], with what an RMBE that was replaced leaves behind.
@@ -138,7 +136,7 @@ impl ConnInner {
             is_worth_reading,
             is_ending: self.stream.is_finished() || self.stream.has_stopped_writing(),
             echo: self.begin_echo(),
-            wants_larger: fx.wake_readers && self.wants_larger(),
+            needs_rmbe_work: self.needs_rmbe_work(&fx),
             _unneeded: unneeded,
         }
     }

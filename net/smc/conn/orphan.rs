@@ -158,7 +158,7 @@ impl Conn {
         let is_one_too_many = orphan.is_some_and(|orphan| orphan.counted.is_one_too_many);
         drop(inner);
         if let Some(end) = end {
-            self.group.arm_closing_timer(end.saturating_since(now()));
+            self.group.arm_conn_timer(end.saturating_since(now()));
         }
         if is_one_too_many {
             pr_warn_once!("too many connections wait for their peers, more are aborted\n");

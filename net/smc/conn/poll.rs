@@ -61,7 +61,7 @@ impl Conn {
     /// Context: does not sleep.
     pub(crate) fn await_memory(&self) {
         self.inner.lock().is_short = true;
-        self.group.arm_closing_timer(SHORTAGE);
+        self.group.arm_conn_timer(SHORTAGE);
     }
 
     pub(super) fn end_shortage(&self) {

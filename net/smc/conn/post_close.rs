@@ -44,7 +44,7 @@ impl Conn {
     /// Notes the peer's echo and starts the timer.
     pub(super) fn note_echo(&self) {
         self.inner.lock().silent_at = Some(now().saturating_add(SILENCE));
-        self.group.arm_closing_timer(SILENCE);
+        self.group.arm_conn_timer(SILENCE);
     }
 
     /// Timer after the peer's echo: makes its close final if due, else returns the deadline.

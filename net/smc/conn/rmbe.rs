@@ -12,10 +12,6 @@ use kernel::{
     workqueue::WorkItem, //
 };
 use kernel_ext::{
-    global::{
-        Global,
-        Published, //
-    },
     net::{
         Charge,
         Purpose,
@@ -23,7 +19,6 @@ use kernel_ext::{
     },
     prelude::*,
     ratelimit,
-    workqueue::OwnedWorkqueue, //
 };
 use smc_proto::{
     buffer::SizeClass,
@@ -43,6 +38,7 @@ use smc_proto::{
 };
 
 use super::{
+    queues::RMBES,
     Conn,
     ConnInner,
     PeerRmbe, //
@@ -61,23 +57,6 @@ const RETRY: Duration = Duration::from_secs(1);
 /// is made again.
 const IDLE: Duration = Duration::from_secs(10);
 
-static QUEUE: Global<OwnedWorkqueue> = Global::new();
-
-/// Holds the workqueue for the life of the module.
-pub(crate) struct RmbeQueue {
-    _queue: Published<OwnedWorkqueue>,
-}
-
-impl RmbeQueue {
-    /// Creates the workqueue.
-    pub(crate) fn new() -> Result<Self> {
-        let queue = Arc::new(OwnedWorkqueue::unbound(c"smc_rmbe", 0)?, GFP_KERNEL)?;
-        Ok(Self {
-            _queue: QUEUE.publish(queue)?,
-        })
-    }
-}
-
 /// The work that replaces a connection's RMBE.
 pub(super) const RMBE_WORK: u64 = 1;
 
@@ -93,11 +72,11 @@ pub(super) struct OtherRmbes {
     /// The size that the work is to replace the RMBE by.
     wanted: Option<SizeClass>,
     /// The work is queued or runs.
-    is_busy: bool,
+    is_work_queued: bool,
     /// No attempt before; then the timer makes another one.
     retry_at: Option<Instant>,
     /// Since when nothing was received, of an RMBE that is not the smallest, and the bytes received by then.
-    quiet: Option<(Instant, u64)>,
+    idle_since: Option<(Instant, u64)>,
 }
 
 impl OtherRmbes {
@@ -136,7 +115,11 @@ impl OtherRmbes {
 }
 
 /// What the connection does not need any more; dropped without its lock.
-pub(super) type Unneeded = (Option<Arc<Rmbe>>, Option<Arc<Rmbe>>, Option<Charge>);
+#[derive(Default)]
+pub(super) struct Unneeded {
+    _rmbes: [Option<Arc<Rmbe>>; 2],
+    _charge: Option<Charge>,
+}
 
 /// The largest RMBE, bytes, that is cleared and released in softirq context.
 const SMALL: u32 = 64 << 10;
@@ -145,7 +128,7 @@ impl ConnInner {
     /// Carries out that the peer has adopted the RMBE offered to it.
     pub(super) fn note_replaced(&mut self, fx: &Effects) -> Unneeded {
         if !fx.replaced {
-            return (None, None, None);
+            return Unneeded::default();
         }
         let offered = self.others.offered.take();
         let replaced = core::mem::replace(&mut self.rmbe, offered);
@@ -159,22 +142,37 @@ impl ConnInner {
         self.begin_rmbe_watch();
         // What is unread in the one before is not charged for the short time that it takes to read it.
         let charge = self.charges(|all| core::mem::replace(&mut all.rmbe, all.offered.take()));
-        let is_small = |rmbe: &Arc<Rmbe>| rmbe.size().bytes() <= SMALL;
-        let unneeded = match self.others.replaced.as_ref().is_some_and(is_small) {
-            true => self.unneeded_replaced(),
+        let unneeded = match self.has_large_replaced() {
             // The work does it.
-            false => None,
+            true => None,
+            false => self.unneeded_replaced(),
         };
-        (before, unneeded, charge.flatten())
+        Unneeded {
+            _rmbes: [before, unneeded],
+            _charge: charge.flatten(),
+        }
+    }
+
+    /// Whether the RMBE before is too large to be cleared in softirq context.
+    fn has_large_replaced(&self) -> bool {
+        let is_large = |rmbe: &Arc<Rmbe>| rmbe.size().bytes() > SMALL;
+        self.others.replaced.as_ref().is_some_and(is_large)
+    }
+
+    /// Whether the caller has to queue the work after an event that was processed: a larger RMBE is of use, or one was
+    /// replaced that it has to release.
+    pub(super) fn needs_rmbe_work(&mut self, fx: &Effects) -> bool {
+        let is_due = fx.replaced && (self.needs_larger() || self.has_large_replaced());
+        is_due || (fx.wake_readers && self.wants_larger())
     }
 
     /// Begins to watch whether the RMBE is idle, if it is larger than the smallest and can be replaced; then
     /// [`Conn::watch_rmbe`].
     pub(super) fn begin_rmbe_watch(&mut self) {
         let size = self.stream.rmbe_class();
-        let is_large =
-            self.stream.replaces_rmbes() && self.sk().is_some_and(|sk| size > smallest(&sk));
-        self.others.quiet = is_large.then(|| (now(), self.stream.bytes_received()));
+        let owner = self.owner.as_ref().filter(|_| self.stream.replaces_rmbes());
+        let is_large = owner.is_some_and(|owner| size > smallest(&owner.sk));
+        self.others.idle_since = is_large.then(|| (now(), self.stream.bytes_received()));
     }
 
     /// Takes the RMBE before out once all data in it were read.
@@ -206,34 +204,37 @@ impl ConnInner {
     /// before, and it may wait for more than that (MSG_PEEK with MSG_WAITALL).
     pub(super) fn wants_larger(&mut self) -> bool {
         self.stream.is_rmbe_short()
-            && self.wants(|sk, size| Some(largest(sk)).filter(|most| *most > size))
+            && self.request_size(|sk, size| Some(largest(sk)).filter(|most| *most > size))
     }
 
     /// The same for a socket that needs a larger one than it has whatever the peer does, see [`smallest`].
     fn needs_larger(&mut self) -> bool {
-        self.wants(|sk, size| Some(smallest(sk)).filter(|least| *least > size))
+        self.request_size(|sk, size| Some(smallest(sk)).filter(|least| *least > size))
     }
 
     /// Whether an RMBE of that size may be offered: a smaller one only if nothing has come since it was found idle.
     fn may_offer(&self, want: SizeClass) -> bool {
         let received = self.stream.bytes_received();
         let is_idle = self.stream.readable() == 0
-            && self.others.quiet.is_some_and(|(_, then)| then == received);
+            && self
+                .others
+                .idle_since
+                .is_some_and(|(_, then)| then == received);
         self.stream.may_offer_rmbe() && (want > self.stream.rmbe_class() || is_idle)
     }
 
     /// Notes the size that `choose` finds, for the socket and the present size, unless nothing can be offered now.
-    fn wants(&mut self, choose: impl FnOnce(&Sk, SizeClass) -> Option<SizeClass>) -> bool {
+    fn request_size(&mut self, choose: impl FnOnce(&Sk, SizeClass) -> Option<SizeClass>) -> bool {
         let is_early = self.others.retry_at.is_some();
-        if is_early || self.others.is_busy || !self.stream.may_offer_rmbe() {
+        if is_early || self.others.is_work_queued || !self.stream.may_offer_rmbe() {
             return false;
         }
         let Some(owner) = &self.owner else {
             return false;
         };
         self.others.wanted = choose(&owner.sk, self.stream.rmbe_class());
-        self.others.is_busy = self.others.wanted.is_some();
-        self.others.is_busy
+        self.others.is_work_queued = self.others.wanted.is_some();
+        self.others.is_work_queued
     }
 }
 
@@ -300,7 +301,7 @@ impl Conn {
     /// Queues the work that replaces the RMBE.
     /// Context: does not sleep.
     pub(super) fn schedule_rmbe_work(self: &Arc<Self>) {
-        QUEUE.with(|queue| {
+        RMBES.with(|queue| {
             // It may be queued already.
             let _ = queue.enqueue::<Arc<Self>, RMBE_WORK>(self.clone());
         });
@@ -317,17 +318,13 @@ impl Conn {
     /// Timer after an attempt that failed: makes another one if it is due and of use, else returns when it will be due.
     /// Context: does not sleep.
     pub(super) fn retry_rmbe(self: &Arc<Self>, now: Instant) -> Option<Instant> {
-        let mut inner = self.inner.lock();
+        let inner = self.inner.lock();
         let at = inner.others.retry_at?;
         if !at.is_due(now) {
             return Some(at);
         }
-        inner.others.retry_at = None;
-        let is_wanted = inner.wants_larger() || inner.needs_larger();
         drop(inner);
-        if is_wanted {
-            self.schedule_rmbe_work();
-        }
+        self.retry_rmbe_now();
         None
     }
 
@@ -367,21 +364,22 @@ impl Conn {
     /// Context: does not sleep.
     pub(super) fn look_at_rmbe(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let mut inner = self.inner.lock();
-        let (since, received) = inner.others.quiet?;
+        let (since, received) = inner.others.idle_since?;
         if inner.owner.is_none() || inner.stream.is_peer_done() {
-            inner.others.quiet = None;
+            inner.others.idle_since = None;
             return None;
         }
         let is_quiet = received == inner.stream.bytes_received() && inner.stream.readable() == 0;
         if !is_quiet {
-            inner.others.quiet = Some((now, inner.stream.bytes_received()));
+            inner.others.idle_since = Some((now, inner.stream.bytes_received()));
             return Some(now.saturating_add(IDLE));
         }
         let end = since.saturating_add(IDLE);
         if !end.is_due(now) {
             return Some(end);
         }
-        let is_wanted = inner.wants(|sk, size| Some(smallest(sk)).filter(|small| *small < size));
+        let is_wanted =
+            inner.request_size(|sk, size| Some(smallest(sk)).filter(|small| *small < size));
         drop(inner);
         if is_wanted {
             self.schedule_rmbe_work();
@@ -392,8 +390,8 @@ impl Conn {
     /// Starts the timer of an RMBE that is not the smallest.
     /// Context: does not sleep.
     pub(super) fn watch_rmbe(&self) {
-        if self.with(|inner| inner.others.quiet.is_some()) {
-            self.group.arm_closing_timer(IDLE);
+        if self.with(|inner| inner.others.idle_since.is_some()) {
+            self.group.arm_conn_timer(IDLE);
         }
     }
 
@@ -471,7 +469,7 @@ impl Conn {
         });
         drop((rmbe, charge));
         self.transmit();
-        self.group.arm_closing_timer(IDLE);
+        self.group.arm_conn_timer(IDLE);
         Ok(())
     }
 }
@@ -492,11 +490,11 @@ impl WorkItem<RMBE_WORK> for Conn {
         drop(unneeded);
         let result = this.replace_rmbe();
         this.with(|inner| {
-            inner.others.is_busy = false;
+            inner.others.is_work_queued = false;
             inner.others.retry_at = result.is_err().then(|| now().saturating_add(RETRY));
         });
         if result.is_err() {
-            this.group.arm_closing_timer(RETRY);
+            this.group.arm_conn_timer(RETRY);
         }
     }
 }

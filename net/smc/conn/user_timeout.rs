@@ -33,7 +33,7 @@ impl Conn {
         let delay = inner.user_timeout.begin(progress, now());
         drop(inner);
         if let Some(delay) = delay {
-            self.group.arm_closing_timer(delay);
+            self.group.arm_conn_timer(delay);
         }
     }
 

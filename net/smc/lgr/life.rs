@@ -234,11 +234,11 @@ impl LinkGroup {
 
     /// Arms the timer of connections (orphan, silence, cork, no memory) for `delay` or earlier.
     /// Context: does not sleep.
-    pub(crate) fn arm_closing_timer(&self, delay: Duration) {
+    pub(crate) fn arm_conn_timer(&self, delay: Duration) {
         let at = now().saturating_add(delay);
         let mut inner = self.inner.lock();
-        if inner.closing_at.is_none_or(|earlier| at < earlier) {
-            inner.closing_at = Some(at);
+        if inner.conn_timer_at.is_none_or(|earlier| at < earlier) {
+            inner.conn_timer_at = Some(at);
             drop(inner);
             self.arm_timer_at(at);
         }
@@ -246,25 +246,25 @@ impl LinkGroup {
 
     /// Runs the timers of connections if due at `now`; returns the next deadline.
     pub(crate) fn on_closing_timer(&self, now: Instant) -> Option<Instant> {
-        let at = self.inner.lock().closing_at?;
+        let at = self.inner.lock().conn_timer_at?;
         if !at.is_due(now) {
             return Some(at);
         }
-        self.inner.lock().closing_at = None;
+        self.inner.lock().conn_timer_at = None;
         let next = Cell::new(None::<Instant>);
         self.for_each(|member| {
             let times = next.get().into_iter().chain(member.on_timer(now));
             next.set(times.min());
         });
         let mut inner = self.inner.lock();
-        inner.closing_at = inner.closing_at.into_iter().chain(next.get()).min();
-        inner.closing_at
+        inner.conn_timer_at = inner.conn_timer_at.into_iter().chain(next.get()).min();
+        inner.conn_timer_at
     }
 
     /// Notifies connections that wait for the peer that it deleted RKeys of its RMBs.
     /// Context: does not sleep.
     pub(crate) fn look_at_rows(&self) {
-        if self.inner.lock().closing_at.is_some() {
+        if self.inner.lock().conn_timer_at.is_some() {
             self.for_each(|member| member.on_rows_gone());
         }
     }

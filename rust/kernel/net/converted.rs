@@ -127,7 +127,7 @@ pub(super) unsafe fn install_record(tcp: *mut bindings::sock) {
 /// # Safety
 ///
 /// `tcp` must be a live TCP socket whose record nothing else changes now; `to` must be valid as long as it has it, and
-/// differ from `from` by the ioctl function only.
+/// differ from `from` by what [`fill_records`] changes only.
 unsafe fn replace_record(
     tcp: *mut bindings::sock,
     from: *mut bindings::proto,

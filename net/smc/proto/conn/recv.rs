@@ -151,7 +151,7 @@ impl RecvState {
         let prod = self.received.saturating_add_signed(ahead);
         let since = position_near(self.received, since);
         let end = end_of_replaced(self.received, since, prod)?;
-        // What was not read fits either: the one before up to `end`, and the other as the peer counts on it.
+        // All unread data before `end` have to fit into the RMBE in use, and into the offered one.
         let unread = end
             .wrapping_sub(self.received)
             .saturating_add(self.not_advertised());
