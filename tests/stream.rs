@@ -23,33 +23,17 @@ fn class(code: u8) -> SizeClass {
     SizeClass::from_code(code).unwrap()
 }
 
-/// Sizes, chunks and urgency that differ from seed to seed.
-fn mixed_plan(pair_seed: u64, salt: u64) -> Plan {
-    let mut rng = Rng::new(pair_seed * 2 + salt);
-    let largest = if rng.one_in(8) { 5 } else { 1 };
-    Plan {
-        send: u64::from(rng.below(300_000)),
-        oob_one_in: *rng.pick(&[0, 0, 3, 20]),
-        inline: rng.one_in(2),
-        cork_one_in: *rng.pick(&[0, 2, 10]),
-        chunk: *rng.pick(&[3_000, 20_000, 100_000]),
-        close_early: false,
-        rmbe: class(rng.between(0, largest) as u8),
-        sndbuf: class(rng.between(0, largest) as u8),
-    }
-}
-
 #[test]
 fn every_byte_arrives_in_order() {
     for_seeds(60, |seed| {
-        Pair::run_to_the_end(Pair::new(seed, mixed_plan(seed, 0), mixed_plan(seed, 1)));
+        Pair::run_to_the_end(Pair::new(seed, Plan::mixed(seed, 0), Plan::mixed(seed, 1)));
     });
 }
 
 #[test]
 fn every_byte_arrives_although_links_fail() {
     for_seeds(120, |seed| {
-        let mut pair = Pair::new(seed, mixed_plan(seed, 0), mixed_plan(seed, 1));
+        let mut pair = Pair::new(seed, Plan::mixed(seed, 0), Plan::mixed(seed, 1));
         pair.failures = 4;
         Pair::run_to_the_end(pair);
     });
@@ -67,7 +51,7 @@ fn every_byte_arrives_over_iwarp_although_links_fail() {
     let total = Cell::new(0);
     for_seeds(120, |seed| {
         for kinds in KINDS {
-            let (client, server) = (mixed_plan(seed, 0), mixed_plan(seed, 1));
+            let (client, server) = (Plan::mixed(seed, 0), Plan::mixed(seed, 1));
             let mut pair = Pair::over(kinds, seed, client, server);
             pair.handovers = (seed % 2 * 10) as u32;
             pair.failures = (seed % 5) as u32;
@@ -82,7 +66,7 @@ fn every_byte_arrives_over_iwarp_although_links_fail() {
 fn every_byte_arrives_although_the_load_is_spread_anew() {
     let total = Cell::new(0);
     for_seeds(120, |seed| {
-        let mut pair = Pair::new(seed, mixed_plan(seed, 0), mixed_plan(seed, 1));
+        let mut pair = Pair::new(seed, Plan::mixed(seed, 0), Plan::mixed(seed, 1));
         pair.handovers = 20;
         pair.failures = (seed % 3) as u32;
         let pair = Pair::run_to_the_end(pair);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use smc_proto::buffer::SizeClass;
 use smc_proto::conn::{
     CdcHold,
     Stream, //
@@ -14,7 +15,29 @@ use super::{
     Host,
     Plan, //
 };
-use crate::common::Side;
+use crate::common::{
+    rng::Rng,
+    Side, //
+};
+
+impl Plan {
+    /// Sizes, chunks and urgency that differ from seed to seed.
+    pub fn mixed(pair_seed: u64, salt: u64) -> Self {
+        let mut rng = Rng::new(pair_seed * 2 + salt);
+        let class = |code| SizeClass::from_code(code as u8).expect("a small class");
+        let largest = if rng.one_in(8) { 5 } else { 1 };
+        Self {
+            send: u64::from(rng.below(300_000)),
+            oob_one_in: *rng.pick(&[0, 0, 3, 20]),
+            inline: rng.one_in(2),
+            cork_one_in: *rng.pick(&[0, 2, 10]),
+            chunk: *rng.pick(&[3_000, 20_000, 100_000]),
+            close_early: false,
+            rmbe: class(rng.between(0, largest)),
+            sndbuf: class(rng.between(0, largest)),
+        }
+    }
+}
 
 impl Host {
     pub(super) fn new(stream: Stream, plan: Plan) -> Self {

@@ -123,6 +123,14 @@ impl<'a> ConnPair<'a> {
         })
     }
 
+    /// Waits until the peer has learned that the subject sends no more.
+    fn await_end_at_peer(&self) -> Result<()> {
+        let peer = self.peer()?;
+        await_true("the end at the peer", || {
+            events(peer) & libc::POLLRDHUP != 0
+        })
+    }
+
     /// Has the peer send data that the subject does not read.
     fn have_unread(&self) -> Result<()> {
         self.peer()?.send(b"hello", 0)?;
@@ -467,9 +475,7 @@ const CONNECTIONS: &[Case] = ends![
     },
     "shutdown of both, and the peer sends": |pair| {
         pair.subject.shutdown(libc::SHUT_RDWR)?;
-        await_true("the end at the peer", || {
-            pair.peer.as_ref().is_some_and(|peer| events(peer) & libc::POLLRDHUP != 0)
-        })?;
+        pair.await_end_at_peer()?;
         pair.peer()?.send(b"hello", 0)?;
         Ok(())
     },
@@ -480,26 +486,20 @@ const CONNECTIONS: &[Case] = ends![
     "shutdown of both, with unread data, and the peer sends": |pair| {
         pair.have_unread()?;
         pair.subject.shutdown(libc::SHUT_RDWR)?;
-        await_true("the end at the peer", || {
-            pair.peer.as_ref().is_some_and(|peer| events(peer) & libc::POLLRDHUP != 0)
-        })?;
+        pair.await_end_at_peer()?;
         pair.peer()?.send(b"hello", 0)?;
         Ok(())
     },
     "shutdown of both, with unread data, and the peer closes": |pair| {
         pair.have_unread()?;
         pair.subject.shutdown(libc::SHUT_RDWR)?;
-        await_true("the end at the peer", || {
-            pair.peer.as_ref().is_some_and(|peer| events(peer) & libc::POLLRDHUP != 0)
-        })?;
+        pair.await_end_at_peer()?;
         pair.peer = None;
         await_true("the end of the connection", || pair.subject.peer_address().is_err())
     },
     "shutdown of writing, and the peer resets": |pair| {
         pair.subject.shutdown(libc::SHUT_WR)?;
-        await_true("the end at the peer", || {
-            pair.peer.as_ref().is_some_and(|peer| events(peer) & libc::POLLRDHUP != 0)
-        })?;
+        pair.await_end_at_peer()?;
         pair.peer()?.set_linger(true, 0)?;
         pair.peer = None;
         Ok(())
