@@ -332,7 +332,7 @@ fn run_guests(
         clean &= outcome.report.failed.is_empty();
         eprintln!(
             "{:.1} s, log: {}",
-            outcome.took.as_secs_f32(),
+            outcome.took.time.as_secs_f32(),
             dirs.short(&outcome.log).display()
         );
     }

@@ -7,10 +7,12 @@ use std::process::{Child, Command};
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 use nix::sys::signal::{killpg, Signal};
 use nix::unistd::Pid;
+use procfs::process::{all_processes, Stat};
 
 use crate::run::show;
 
@@ -63,6 +65,22 @@ impl Group {
     pub(crate) fn id(&self) -> Pid {
         self.id
     }
+
+    /// Returns the time that its processes have spent on processors, with their children that have ended; to be called
+    /// before it is dropped.
+    pub(crate) fn cpu_time(&self) -> Result<Duration> {
+        let stats = all_processes()?.filter_map(|process| process.ok()?.stat().ok());
+        let own = stats.filter(|stat| stat.pgrp == self.id.as_raw());
+        let ticks: u64 = own.map(|stat| ticks(&stat)).sum();
+        Ok(Duration::from_secs_f64(
+            ticks as f64 / procfs::ticks_per_second() as f64,
+        ))
+    }
+}
+
+fn ticks(stat: &Stat) -> u64 {
+    let of_children = u64::try_from(stat.cutime + stat.cstime).unwrap_or(0);
+    stat.utime + stat.stime + of_children
 }
 
 impl Drop for Group {

@@ -21,6 +21,7 @@ mod lint;
 mod module;
 mod mutants;
 mod packages;
+mod packing;
 mod run;
 mod self_test;
 mod stage;

@@ -223,12 +223,6 @@ impl Tree {
         }
         run_command(&mut tree.git(&["fetch", "--quiet", "origin", head.trim()]))?;
         run_command(&mut tree.git(&["checkout", "--quiet", "--force", "--detach", head.trim()]))?;
-        let out = tree.dir.join("out");
-        fs::create_dir_all(&out)?;
-        let durations = dirs.out("durations");
-        if durations.exists() {
-            fs::copy(durations, out.join("durations"))?;
-        }
         Ok(tree)
     }
 

@@ -4,13 +4,12 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use crate::compile;
 use crate::dirs::Dirs;
-use crate::durations::Durations;
+use crate::durations::{Durations, Took};
 use crate::guests::{Booted, Extra, GuestSpec, ScriptRun, Topology};
 use crate::kernel::{Flavour, Kernel};
 use crate::module::{self, Verbosity};
@@ -150,8 +149,8 @@ impl<'a> Stage<'a> {
             let name = file_name(script);
             let outcomes = script_run.run(dirs)?;
             let tally = judge(&name, &outcomes);
-            if let Some(took) = outcomes.iter().map(|o| o.took).max() {
-                durations.record(&script_run.name(), took);
+            if tally.failed.is_empty() {
+                durations.record(&script_run.name(), all_took(&outcomes));
             }
             report(dirs, &name, spec, &outcomes, &tally);
             Ok(tally)
@@ -180,6 +179,18 @@ impl<'a> Stage<'a> {
         });
         let module = module.clone();
         Ok((set, module))
+    }
+}
+
+/// Returns what the guests of a script took together, which run at the same time.
+fn all_took(outcomes: &[Outcome]) -> Took {
+    Took {
+        time: outcomes
+            .iter()
+            .map(|o| o.took.time)
+            .max()
+            .unwrap_or_default(),
+        cpu: outcomes.iter().map(|o| o.took.cpu).sum(),
     }
 }
 
@@ -215,12 +226,8 @@ fn judge(name: &str, outcomes: &[Outcome]) -> Tally {
 
 /// Prints one line about a script, and details if it failed.
 fn report(dirs: &Dirs, name: &str, spec: &GuestSpec, outcomes: &[Outcome], tally: &Tally) {
-    let took = outcomes
-        .iter()
-        .map(|o| o.took)
-        .max()
-        .unwrap_or(Duration::ZERO)
-        .as_secs_f32();
+    let took = all_took(outcomes);
+    let (time, cpu) = (took.time.as_secs_f32(), took.cpu.as_secs_f32());
     let verdict = if tally.failed.is_empty() {
         "ok"
     } else {
@@ -237,7 +244,7 @@ fn report(dirs: &Dirs, name: &str, spec: &GuestSpec, outcomes: &[Outcome], tally
         }
     };
     let mut lines = vec![format!(
-        "{verdict:<6} {name} ({guest}): {} passed, {} failed, {took:.1} s",
+        "{verdict:<6} {name} ({guest}): {} passed, {} failed, {time:.1} s ({cpu:.1} s of CPU)",
         tally.passed,
         tally.failed.len()
     )];

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
-use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -14,6 +14,7 @@ use crate::dirs::Dirs;
 use crate::durations::Durations;
 use crate::guests::GuestSpec;
 use crate::kernel::{self, Flavour, KernelOptions};
+use crate::packing::{Budget, Queue, UNKNOWN_LOAD};
 use crate::run;
 use crate::stage::{file_name, Job, Stage};
 use crate::table::Tables;
@@ -131,7 +132,7 @@ pub(crate) fn run(dirs: &Dirs, choice: &Choice, options: &KernelOptions<'_>) -> 
     } else {
         Vec::new()
     };
-    announce(choice, &scripts);
+    announce(dirs, choice, &scripts);
     if choice.host {
         tally.add(host::test(dirs)?);
         tally.add(fuzz::as_test(dirs)?);
@@ -168,18 +169,19 @@ fn guests(
     end
 }
 
-/// Builds what the scripts need; returns all runs, in their order. What fails to build is a failure of its scripts.
+/// Builds what the scripts need; returns all runs, in their order, with the processors that each takes. What fails to
+/// build is a failure of its scripts.
 fn prepare<'a>(
     stage: &mut Stage<'a>,
     scripts: &'a [(PathBuf, GuestSpec)],
     flavours: &[Flavour],
     choice: &Choice,
     tally: &mut Tally,
-) -> Result<Vec<Job<'a>>> {
+) -> Result<Vec<(f64, Job<'a>)>> {
     // Before the scripts, which rely on what these test.
     let mut jobs = Vec::new();
     for flavour in flavours {
-        jobs.extend(stage.self_test(*flavour)?);
+        jobs.extend(stage.self_test(*flavour)?.map(|job| (UNKNOWN_LOAD, job)));
     }
     host::build_tools(stage.dirs)?;
     if choice.is_whole() {
@@ -188,11 +190,12 @@ fn prepare<'a>(
     let mut ready = Vec::new();
     for (script, spec) in scripts {
         if let Some(job) = stage.script(script, spec, tally)? {
-            let takes = stage.durations.of(&spec.run_name(script), spec.timeout);
-            ready.push((takes, job));
+            let name = spec.run_name(script);
+            let time = stage.durations.time(&name, spec.timeout);
+            ready.push((time, (stage.durations.load(&name), job)));
         }
     }
-    ready.sort_by_key(|(takes, _)| *takes);
+    ready.sort_by_key(|(time, _)| *time);
     if !choice.fail_fast {
         // The longest first, so that it does not run alone at the end.
         ready.reverse();
@@ -212,27 +215,23 @@ fn flavours(scripts: &[(PathBuf, GuestSpec)]) -> Vec<Flavour> {
     all
 }
 
-/// Returns the number of concurrent scripts: more than processors, since they often wait, but not so many that a guest
-/// with two processors is starved for as long as the peers' timeouts.
-fn jobs() -> usize {
-    (run::processors() + 1).min(4)
+fn budget() -> Budget {
+    Budget::new(run::processors())
 }
 
-/// Runs [`jobs`] of these concurrently, in their order. After an error no further ones are started; after a failure,
-/// with `fail_fast`, those that run are stopped, too, and do not count.
-fn at_once(all: Vec<Job<'_>>, fail_fast: bool, tally: &mut Tally) -> Result<()> {
-    let waiting = Mutex::new(all.into_iter());
-    // Whatever happens to who has the lock, the iterator is as good as before.
-    let waiting = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
-    let next = || waiting().next();
+/// Runs these, several at a time: each with the processors that it takes, and in their order as far as the [`budget`]
+/// lets them. After an error no further ones are started; after a failure, with `fail_fast`, those that run are stopped,
+/// too, and do not count.
+fn at_once(all: Vec<(f64, Job<'_>)>, fail_fast: bool, tally: &mut Tally) -> Result<()> {
+    let queue = Queue::new(budget(), all);
     let (send, results) = channel();
     let mut end = Ok(());
     thread::scope(|scope| {
-        for _ in 0..jobs() {
+        for _ in 0..budget().most() {
             let send = send.clone();
             scope.spawn(|| {
                 let send = send;
-                while let Some(job) = next() {
+                while let Some((job, _running)) = queue.next() {
                     if send.send(job()).is_err() {
                         return;
                     }
@@ -246,12 +245,12 @@ fn at_once(all: Vec<Job<'_>>, fail_fast: bool, tally: &mut Tally) -> Result<()> 
                 Ok(result) => {
                     tally.add(result);
                     if fail_fast && !tally.failed.is_empty() {
-                        waiting().by_ref().for_each(drop);
+                        queue.clear();
                         groups::stop_all();
                     }
                 }
                 Err(e) => {
-                    waiting().by_ref().for_each(drop);
+                    queue.clear();
                     end = Err(e);
                 }
             }
@@ -260,18 +259,25 @@ fn at_once(all: Vec<Job<'_>>, fail_fast: bool, tally: &mut Tally) -> Result<()> 
     end
 }
 
-fn announce(choice: &Choice, scripts: &[(PathBuf, GuestSpec)]) {
+fn announce(dirs: &Dirs, choice: &Choice, scripts: &[(PathBuf, GuestSpec)]) {
     if choice.host {
         println!("host tests with cargo (about 2 min to build, once)");
     }
     if choice.guests {
-        let most: u64 = scripts.iter().map(|(_, spec)| spec.timeout.as_secs()).sum();
+        let durations = Durations::read(dirs);
+        let time = |(script, spec): &(PathBuf, GuestSpec)| {
+            let name = spec.run_name(script);
+            durations
+                .time(&name, spec.timeout)
+                .mul_f64(durations.load(&name))
+        };
+        let all: Duration = scripts.iter().map(time).sum();
+        let minutes = all.div_f64(budget().load()).as_secs().div_ceil(60);
         println!(
-            "{} guest scripts in virtual machines, {} at a time, no privileges needed (at most {} min; a \
+            "{} guest scripts in virtual machines, up to {} at a time, no privileges needed (about {minutes} min; a \
              kernel that the cache lacks takes 15 to 25 min more, once)",
             scripts.len(),
-            jobs().min(scripts.len()),
-            most.div_ceil(60 * jobs() as u64)
+            budget().most().min(scripts.len()),
         );
     }
 }

@@ -21,6 +21,7 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 
 use crate::dirs::Dirs;
+use crate::durations::Took;
 use crate::kernel::Kernel;
 use crate::ktap::Report;
 
@@ -136,7 +137,7 @@ pub(crate) struct Outcome {
     pub(crate) trouble: Vec<String>,
     /// The number of data races in other code than ours, by the headings of KCSAN's reports.
     pub(crate) races_elsewhere: BTreeMap<String, usize>,
-    pub(crate) took: Duration,
+    pub(crate) took: Took,
     pub(crate) log: PathBuf,
 }
 
@@ -145,9 +146,10 @@ impl Outcome {
     pub(crate) fn complaints(&self) -> Vec<String> {
         let mut all = Vec::new();
         match self.exit {
-            _ if self.timed_out => {
-                all.push(format!("stopped after {} s: timeout", self.took.as_secs()))
-            }
+            _ if self.timed_out => all.push(format!(
+                "stopped after {} s: timeout",
+                self.took.time.as_secs()
+            )),
             None if self.killed == Killed::AsPlanned => {}
             None => all.push("the guest ended before its script did".to_owned()),
             Some(0) => {}
@@ -224,7 +226,7 @@ mod tests {
             report,
             trouble: Vec::new(),
             races_elsewhere: BTreeMap::new(),
-            took: Duration::ZERO,
+            took: Took::default(),
             log: PathBuf::new(),
         };
         outcome.complaints().len() + usize::from(outcome.gap().is_some())

@@ -15,6 +15,7 @@ use super::power::Fate;
 use super::scan::Scan;
 use super::{Guest, Killed, Machine, Outcome, Power};
 use crate::dirs::Dirs;
+use crate::durations::Took;
 use crate::groups::{read_lines, Group};
 use crate::ktap::Report;
 use crate::run::show;
@@ -44,6 +45,7 @@ pub(super) fn run(dirs: &Dirs, guest: &Guest<'_>, mut machine: Machine) -> Resul
         Some(true) => Killed::AsPlanned,
         Some(false) => Killed::Spared,
     };
+    let cpu = running.cpu_time()?;
     drop(running);
     // Output that was in transit when the guest ended.
     for line in lines.try_iter() {
@@ -79,7 +81,10 @@ pub(super) fn run(dirs: &Dirs, guest: &Guest<'_>, mut machine: Machine) -> Resul
         report: watch.report,
         trouble: watch.trouble,
         races_elsewhere: watch.scan.races_elsewhere().clone(),
-        took: start.elapsed(),
+        took: Took {
+            time: start.elapsed(),
+            cpu,
+        },
         log,
     })
 }
