@@ -219,8 +219,8 @@ fn budget() -> Budget {
     Budget::new(run::processors())
 }
 
-/// Runs these, several at a time: each with the processors that it takes, and in their order as far as the [`budget`]
-/// lets them. After an error no further ones are started; after a failure, with `fail_fast`, those that run are stopped,
+/// Runs these, each with the processors that it takes, several at a time: in their order as far as the [`budget`] lets
+/// them. After an error no further ones are started; after a failure, with `fail_fast`, those that run are stopped,
 /// too, and do not count.
 fn at_once(all: Vec<(f64, Job<'_>)>, fail_fast: bool, tally: &mut Tally) -> Result<()> {
     let queue = Queue::new(budget(), all);
