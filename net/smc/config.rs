@@ -82,8 +82,9 @@ settings! {
     IdleTime: seconds(c"smcr_lgr_idle_time", 600),
     Wmem: range(c"wmem", BUF_MIN, BUF_MAX, 64 * 1024),
     Rmem: range(c"rmem", BUF_MIN, BUF_MAX, 64 * 1024),
-    // The C module has no such setting: its RMBEs stay as they are.
+    // The C module has neither of these: its RMBEs stay as they are.
     RmemMin: range(c"smcr_rmem_min", BUF_MIN, BUF_MAX, BUF_MIN),
+    RmemMax: range(c"smcr_rmem_max", BUF_MIN, BUF_MAX, 512 * 1024),
     // CAST: it is small.
     MaxLinks: range(c"smcr_max_links_per_lgr", 1, MAX_LINKS as u32, 2),
     MaxConns: range(c"smcr_max_conns_per_lgr", 16, 255, 255),
@@ -130,6 +131,11 @@ impl Config {
     /// Returns the size that an RMBE begins with if it can be replaced, bytes.
     pub(crate) fn rmbe_min_bytes(&self) -> u32 {
         self.get(Setting::RmemMin)
+    }
+
+    /// Returns the size up to which the RMBE of a bulk transfer grows beyond SO_RCVBUF, bytes.
+    pub(crate) fn rmbe_max_bytes(&self) -> u32 {
+        self.get(Setting::RmemMax)
     }
 
     /// Returns true if new listeners limit handshakes to the number that can be processed at once.

@@ -40,7 +40,11 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 64 << 10)]
     max: u32,
 
-    /// RMBEs stay as they are: that of the handshake has `max`
+    /// Bytes that it may have in a bulk transfer: the setting `smcr_rmem_max`
+    #[arg(long, default_value_t = 512 << 10)]
+    bulk: u32,
+
+    /// RMBEs stay as they are, but in a bulk transfer: that of the handshake has `max`
     #[arg(long)]
     fixed: bool,
 
@@ -73,6 +77,8 @@ pub(crate) fn run(context: &Context, sizes: &Arguments) -> Result<()> {
         true => &[
             ("has its size from the beginning", begins),
             ("keeps it", keeps),
+            ("but that of a bulk transfer grows", bulk),
+            ("though not if SO_RCVBUF was set", bulk_set),
         ],
         false => &[
             ("begins small", begins),
@@ -89,6 +95,11 @@ pub(crate) fn run(context: &Context, sizes: &Arguments) -> Result<()> {
             ("the peer closes while data are in both", closes),
             ("does not grow for requests and answers", stays_small),
             ("becomes small again, and large when it is used", shrinks),
+            (
+                "grows further for a bulk transfer, and becomes small again",
+                bulk,
+            ),
+            ("though not if SO_RCVBUF was set", bulk_set),
         ],
     };
     if let Some(limit) = limit {
@@ -338,6 +349,68 @@ fn both_ways(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<
             .try_for_each(|task| task.join().map_err(|_| anyhow::anyhow!("panicked"))?)
     })?;
     pair.expect(sizes.max, sizes.max, GROWN)
+}
+
+/// How many times an RMBE is filled in a bulk transfer before it is replaced.
+const BULK: u64 = 256;
+
+/// The steps are factors of 4.
+fn bulk(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<()> {
+    let pair = open(context, listener)?;
+    let full = sizes.max.max(sizes.bulk);
+    let mut size = sizes.max;
+    // What has arrived before an RMBE was watched does not count.
+    let mut most = 4 * u64::from(size);
+    while size < full {
+        most += BULK * u64::from(size);
+        size = size.saturating_mul(4).min(full);
+    }
+    // Nor the data during which the work that replaces it has to wait.
+    let sent = transfer(&pair, 2 * most.max(BULK * u64::from(size)), |now| {
+        now == full && full > sizes.max
+    })?;
+    let begun = match sizes.fixed {
+        true => sizes.max,
+        false => sizes.min,
+    };
+    pair.expect(begun, full, Duration::ZERO)
+        .with_context(|| format!("{sent} bytes"))?;
+    let enough = most - 4 * u64::from(sizes.max);
+    ensure!(
+        full == sizes.max || sent >= enough,
+        "{full} bytes after {sent}, before {enough}"
+    );
+    match sizes.fixed {
+        true => Ok(()),
+        false => pair.expect(sizes.min, sizes.min, SHRUNK),
+    }
+}
+
+fn bulk_set(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<()> {
+    let pair = open(context, listener)?;
+    // The kernel doubles it.
+    let bytes = i32::try_from(sizes.max)?;
+    pair.server
+        .set_option_int(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)?;
+    transfer(&pair, 2 * BULK * u64::from(sizes.max), |_| false)?;
+    let (_, now) = pair.sizes()?;
+    ensure!(now == sizes.max, "{now} bytes");
+    Ok(())
+}
+
+/// Sends data from the client until the server's RMBE has a size that is asked for, or `most` bytes were sent; returns
+/// how many.
+fn transfer(pair: &Pair, most: u64, is_enough: impl Fn(u32) -> bool) -> Result<u64> {
+    const PIECE: usize = 1 << 20;
+    let mut sent = 0;
+    while sent < most && !is_enough(pair.sizes()?.1) {
+        let client = pair.client.clone();
+        let sender = thread::spawn(move || send(&client, sent, PIECE, 100_000));
+        receive(&pair.server, sent, PIECE, 100_000)?;
+        end(sender)?;
+        sent += PIECE as u64;
+    }
+    Ok(sent)
 }
 
 /// Without memory for another RMBE the connection goes on, and gets it once there is some.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! RMBEs are replaced by others of another size, between two of this module (`Documentation/rmbe.md`): a connection
-//! begins with 16 KiB, gets what SO_RCVBUF asks for when the peer has more to send than fits, and gives it back when it
-//! has been idle for some time.
+//! begins with 16 KiB, gets what SO_RCVBUF asks for when the peer has more to send than fits, still more for a bulk
+//! transfer, and gives it back when it has been idle for some time.
 //!
 //! `smc_proto::conn` has the protocol. Another RMBE is taken, registered and announced by a work, as that may sleep:
 //! data flow meanwhile.
@@ -57,6 +57,10 @@ const RETRY: Duration = Duration::from_secs(1);
 /// is made again.
 const IDLE: Duration = Duration::from_secs(10);
 
+/// A transfer of which an RMBE was filled so many times since it was last looked at, in ten seconds at most, is a bulk
+/// transfer.
+const BULK: u64 = 256;
+
 /// The work that replaces a connection's RMBE.
 pub(super) const RMBE_WORK: u64 = 1;
 
@@ -75,8 +79,8 @@ pub(super) struct OtherRmbes {
     is_work_queued: bool,
     /// No attempt before; then the timer makes another one.
     retry_at: Option<Instant>,
-    /// Since when nothing was received, of an RMBE that is not the smallest, and the bytes received by then.
-    idle_since: Option<(Instant, u64)>,
+    /// When one that is not the smallest was looked at, or replaced, and the bytes received by then.
+    looked_at: Option<(Instant, u64)>,
 }
 
 impl OtherRmbes {
@@ -166,13 +170,14 @@ impl ConnInner {
         is_due || (fx.wake_readers && self.wants_larger())
     }
 
-    /// Begins to watch whether the RMBE is idle, if it is larger than the smallest and can be replaced; then
-    /// [`Conn::watch_rmbe`].
+    /// Begins to watch the RMBE if it can be replaced and is not one that only grows to what SO_RCVBUF says: whether it
+    /// is idle, or that of a bulk transfer. [`Conn::watch_rmbe`] is to be called then.
     pub(super) fn begin_rmbe_watch(&mut self) {
         let size = self.stream.rmbe_class();
         let owner = self.owner.as_ref().filter(|_| self.stream.replaces_rmbes());
-        let is_large = owner.is_some_and(|owner| size > smallest(&owner.sk));
-        self.others.idle_since = is_large.then(|| (now(), self.stream.bytes_received()));
+        let is_watched =
+            owner.is_some_and(|owner| size > smallest(&owner.sk) || size >= largest(&owner.sk));
+        self.others.looked_at = is_watched.then(|| (now(), self.stream.bytes_received()));
     }
 
     /// Takes the RMBE before out once all data in it were read.
@@ -200,11 +205,22 @@ impl ConnInner {
 
     /// Whether the peer has more to send than fits, and a larger RMBE can be had; the caller queues the work then.
     ///
-    /// It is the largest at once: another one can be offered only when the application has read what is in the one
-    /// before, and it may wait for more than that (MSG_PEEK with MSG_WAITALL).
+    /// It is as large as SO_RCVBUF says at once: another one can be offered only when the application has read what is
+    /// in the one before, and it may wait for more than that (MSG_PEEK with MSG_WAITALL).
     pub(super) fn wants_larger(&mut self) -> bool {
-        self.stream.is_rmbe_short()
-            && self.request_size(|sk, size| Some(largest(sk)).filter(|most| *most > size))
+        if !self.stream.is_rmbe_short() {
+            return false;
+        }
+        let is_bulk = self.is_bulk();
+        self.request_size(|sk, size| larger(sk, size, is_bulk))
+    }
+
+    /// Whether so much arrives that a larger RMBE would save messages, and waits.
+    fn is_bulk(&self) -> bool {
+        let full = u64::from(self.stream.rmbe_class().bytes()) * BULK;
+        let received = self.stream.bytes_received();
+        let is_full = |(_, then)| received.saturating_sub(then) >= full;
+        self.others.looked_at.is_some_and(is_full)
     }
 
     /// The same for a socket that needs a larger one than it has whatever the peer does, see [`smallest`].
@@ -218,7 +234,7 @@ impl ConnInner {
         let is_idle = self.stream.readable() == 0
             && self
                 .others
-                .idle_since
+                .looked_at
                 .is_some_and(|(_, then)| then == received);
         self.stream.may_offer_rmbe() && (want > self.stream.rmbe_class() || is_idle)
     }
@@ -241,6 +257,19 @@ impl ConnInner {
 /// The size of an RMBE that SO_RCVBUF asks for.
 pub(crate) fn largest(sk: &Sk) -> SizeClass {
     SizeClass::for_bytes(sk.rcvbuf() / 2)
+}
+
+/// The next size of an RMBE that is too small: that of [`largest`], and for a bulk transfer more, as the kernel's TCP
+/// raises SO_RCVBUF, unless the program has set that.
+fn larger(sk: &Sk, size: SizeClass, is_bulk: bool) -> Option<SizeClass> {
+    let asked = largest(sk);
+    if size < asked {
+        return Some(asked);
+    }
+    let may_grow = is_bulk && !sk.is_rcvbuf_locked();
+    let most = may_grow.then(|| SizeClass::for_bytes(namespace::of(sk).config.rmbe_max_bytes()))?;
+    let next = SizeClass::for_bytes(size.bytes().saturating_mul(4)).min(most);
+    Some(next).filter(|next| *next > size)
 }
 
 /// The size that an RMBE begins with if it can be replaced, and that an idle one gets again. With SO_RCVLOWAT set it is
@@ -364,14 +393,14 @@ impl Conn {
     /// Context: does not sleep.
     pub(super) fn look_at_rmbe(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let mut inner = self.inner.lock();
-        let (since, received) = inner.others.idle_since?;
+        let (since, received) = inner.others.looked_at?;
         if inner.owner.is_none() || inner.stream.is_peer_done() {
-            inner.others.idle_since = None;
+            inner.others.looked_at = None;
             return None;
         }
         let is_quiet = received == inner.stream.bytes_received() && inner.stream.readable() == 0;
         if !is_quiet {
-            inner.others.idle_since = Some((now, inner.stream.bytes_received()));
+            inner.others.looked_at = Some((now, inner.stream.bytes_received()));
             return Some(now.saturating_add(IDLE));
         }
         let end = since.saturating_add(IDLE);
@@ -390,7 +419,7 @@ impl Conn {
     /// Starts the timer of an RMBE that is not the smallest.
     /// Context: does not sleep.
     pub(super) fn watch_rmbe(&self) {
-        if self.with(|inner| inner.others.idle_since.is_some()) {
+        if self.with(|inner| inner.others.looked_at.is_some()) {
             self.group.arm_conn_timer(IDLE);
         }
     }

@@ -4,8 +4,9 @@
 # every: 5 days
 # timeout: 400
 # cpus: 2
-# RMBEs grow with use up to SO_RCVBUF and shrink when idle, over RoCE and over iWARP; where there is no memory for a
-# larger one a connection goes on with what it has; smcr_rmem_min says what they begin with.
+# RMBEs grow with use up to SO_RCVBUF, beyond that in a bulk transfer, and shrink when idle, over RoCE and over iWARP;
+# where there is no memory for a larger one a connection goes on with what it has; smcr_rmem_min says what they begin
+# with, smcr_rmem_max how far they grow.
 
 . "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/failover.bash"
@@ -26,12 +27,16 @@ check "calls with 30 % of page allocations failing" smctest failing --pages --pe
 check "and data afterwards" smc_back 40
 
 require "64 KiB from the beginning" set_sysctl smcr_rmem_min 65536
-suite "RoCE, smcr_rmem_min of 64 KiB" smctest --expect smc resize --fixed
+require "no more in a bulk transfer" set_sysctl smcr_rmem_max 65536
+suite "RoCE, smcr_rmem_min and smcr_rmem_max of 64 KiB" smctest --expect smc resize --fixed --bulk 65536
+require "512 KiB as before" set_sysctl smcr_rmem_max 524288
 require "more than SO_RCVBUF" set_sysctl smcr_rmem_min 1048576
 suite "RoCE, smcr_rmem_min of 1 MiB" smctest --expect smc resize --fixed
 require "32 KiB" set_sysctl smcr_rmem_min 32768
 require "at most 128 KiB" set_sysctl rmem 131072
-suite "RoCE, 32 to 128 KiB" smctest --expect smc resize --min 32768 --max 131072
+require "and in a bulk transfer" set_sysctl smcr_rmem_max 131072
+suite "RoCE, 32 to 128 KiB" smctest --expect smc resize --min 32768 --max 131072 --bulk 131072
+require "512 KiB as before" set_sysctl smcr_rmem_max 524288
 require "16 KiB as before" set_sysctl smcr_rmem_min 16384
 require "64 KiB as before" set_sysctl rmem 65536
 
