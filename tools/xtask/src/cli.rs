@@ -302,6 +302,13 @@ fn run_guests(
     }
     let (mut env, mut booted) = (Vec::new(), Vec::new());
     for (tools, kernel) in &kernels {
+        if !kernel.flavour.takes_module() {
+            booted.push(Booted {
+                kernel,
+                module: None,
+            });
+            continue;
+        }
         let module = match bare {
             true => None,
             false => Some(module::build(dirs, tools, kernel, Verbosity::Errors)?),

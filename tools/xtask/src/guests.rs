@@ -261,7 +261,7 @@ fn topology(guest: &str) -> Result<(Flavour, Topology)> {
 /// Parses the name of a kernel.
 fn kernel(name: &str) -> Result<Flavour> {
     Flavour::from_str(name, false).map_err(|_| {
-        anyhow!("guest: `{name}` is none of um-debug, um-no-smc, um, x86_64, x86_64-kcsan, debian-7.3, debian-7.2, pair(ours,c), pair(c,ours)")
+        anyhow!("guest: `{name}` is none of um-debug, um-no-smc, um, um-6.12, x86_64, x86_64-kcsan, debian-7.3, debian-7.2, pair(ours,c), pair(c,ours)")
     })
 }
 

@@ -26,6 +26,9 @@ pub(crate) enum Flavour {
     UmDebug,
     /// As um-debug, without `CONFIG_SMC`, as most distributions build it: TCP itself knows nothing of the SMC option.
     UmNoSmc,
+    /// User-Mode Linux of an older series, with its C module, as a peer.
+    #[value(name = "um-6.12")]
+    Um612,
     /// x86-64 for QEMU: real interrupts, BPF.
     #[value(name = "x86_64")]
     X86,
@@ -52,6 +55,7 @@ impl Flavour {
             Self::Um => "um",
             Self::UmDebug => "um-debug",
             Self::UmNoSmc => "um-no-smc",
+            Self::Um612 => "um-6.12",
             Self::X86 => "x86_64",
             Self::X86Kcsan => "x86_64-kcsan",
             Self::X86Coverage => "x86_64-coverage",
@@ -67,6 +71,7 @@ impl Flavour {
             Self::Um
             | Self::UmDebug
             | Self::UmNoSmc
+            | Self::Um612
             | Self::X86
             | Self::X86Kcsan
             | Self::X86Coverage
@@ -76,6 +81,19 @@ impl Flavour {
         }
     }
 
+    /// Returns the series of an older kernel, for which our module is not built; `None` for the others.
+    fn older_series(self) -> Option<&'static str> {
+        match self {
+            Self::Um612 => Some("6.12"),
+            _ => None,
+        }
+    }
+
+    /// Whether our module is built for the kernel.
+    pub(crate) fn takes_module(self) -> bool {
+        self.older_series().is_none()
+    }
+
     /// Whether the kernel is a distribution's.
     pub(crate) fn is_stock(self) -> bool {
         self.debian_series().is_some()
@@ -83,7 +101,10 @@ impl Flavour {
 
     /// Whether scripts run on the kernel unless another is asked for.
     pub(crate) fn is_daily(self) -> bool {
-        !matches!(self, Self::X86Kcsan | Self::X86Coverage | Self::X86SameHost)
+        !matches!(
+            self,
+            Self::X86Kcsan | Self::X86Coverage | Self::X86SameHost | Self::Um612
+        )
     }
 
     /// Returns how many times as long as on others scripts may take.
@@ -96,7 +117,7 @@ impl Flavour {
 
     /// Whether the kernel is a process of this machine; else it needs QEMU.
     pub(crate) fn is_uml(self) -> bool {
-        matches!(self, Self::Um | Self::UmDebug | Self::UmNoSmc)
+        matches!(self, Self::Um | Self::UmDebug | Self::UmNoSmc | Self::Um612)
     }
 
     /// Returns the name of the architecture in the kernel's makefiles.
@@ -119,6 +140,7 @@ impl Flavour {
                 "tests.config",
                 "no-smc.config",
             ],
+            Self::Um612 => &["base.config", "um.config", "tests.config", "c-peer.config"],
             Self::X86 => &["base.config", "qemu.config", "x86_64.config"],
             Self::X86SameHost => &[
                 "base.config",
@@ -164,7 +186,7 @@ impl Flavour {
     /// Returns the number of lines that a full build prints, for estimates.
     fn steps(self) -> usize {
         match self {
-            Self::Um => 1550,
+            Self::Um | Self::Um612 => 1550,
             Self::UmDebug | Self::UmNoSmc => 1770,
             Self::X86 | Self::X86SameHost => 1820,
             Self::X86Kcsan | Self::X86Coverage => 1900,
@@ -264,7 +286,10 @@ pub(crate) fn ensure(
     if let Some(series) = flavour.debian_series() {
         return debian::ensure(dirs, flavour, series, options.update);
     }
-    let source = source::ensure(dirs, options.series, options.update)?;
+    let source = match flavour.older_series() {
+        Some(series) => source::older(dirs, series, options.update)?,
+        None => source::ensure(dirs, options.series, options.update)?,
+    };
     let wanted = config::RequiredOptions::read(dirs, flavour)?;
     let dir_of = |flavour: Flavour| {
         let name = format!("{}-{}", flavour.name(), source.version);

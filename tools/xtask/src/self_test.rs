@@ -20,7 +20,7 @@ fn script(dirs: &Dirs, flavour: Flavour) -> Option<PathBuf> {
         Flavour::UmDebug | Flavour::UmNoSmc => "planted.sh",
         Flavour::X86 | Flavour::Debian73 | Flavour::Debian72 => "planted_x86_64.sh",
         Flavour::X86Kcsan => "planted_kcsan.sh",
-        Flavour::Um | Flavour::X86Coverage | Flavour::X86SameHost => return None,
+        Flavour::Um | Flavour::Um612 | Flavour::X86Coverage | Flavour::X86SameHost => return None,
     };
     Some(dirs.repo.join("tools/xtask/guest").join(name))
 }

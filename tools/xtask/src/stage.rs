@@ -114,6 +114,10 @@ impl<'a> Stage<'a> {
         let mut env = self.env();
         let mut kernels = Vec::new();
         for flavour in spec.kernels() {
+            if !flavour.takes_module() {
+                kernels.push((self.set(flavour)?.kernel.clone(), None));
+                continue;
+            }
             let (set, module) = self.built(flavour)?;
             let module = match module {
                 Ok(module) => module,
@@ -135,12 +139,12 @@ impl<'a> Stage<'a> {
                 }
                 env.extend(set.extras.get(extra).into_iter().flatten().cloned());
             }
-            kernels.push((set.kernel.clone(), module));
+            kernels.push((set.kernel.clone(), Some(module)));
         }
         Ok(Some(Box::new(move || {
             let booted = kernels.iter().map(|(kernel, module)| Booted {
                 kernel,
-                module: Some(module.clone()),
+                module: module.clone(),
             });
             let script_run = ScriptRun {
                 env,

@@ -18,6 +18,9 @@ use crate::run::{output, run};
 /// Suites that may contain a series, the most stable first.
 const SUITES: &[&str] = &["trixie-backports", "forky", "sid"];
 
+/// The same for an older one.
+const OLDER_SUITES: &[&str] = &["trixie"];
+
 /// An unpacked, patched source tree.
 pub(super) struct Source {
     /// For example `7.3.4`.
@@ -30,18 +33,31 @@ pub(super) struct Source {
 /// Returns the newest patch level of a series that is unpacked; downloads it if there is none or
 /// for an update.
 pub(super) fn ensure(dirs: &Dirs, series: &str, update: bool) -> Result<Source> {
-    let unpacked = dirs.cache.join("src");
-    let here = newest(&unpacked, series);
-    let (version, dir) = match here {
-        Some(found) if !update => found,
-        _ => fetch(dirs, series, &unpacked)?,
-    };
+    let (version, dir) = unpacked(dirs, series, SUITES, update)?;
     let patches = patch(&dirs.repo.join("tools/kernel/patches"), &dir)?;
     Ok(Source {
         version,
         dir,
         patches,
     })
+}
+
+/// The same for an older series, without the fixes, which are for the present one.
+pub(super) fn older(dirs: &Dirs, series: &str, update: bool) -> Result<Source> {
+    let (version, dir) = unpacked(dirs, series, OLDER_SUITES, update)?;
+    Ok(Source {
+        version,
+        dir,
+        patches: String::new(),
+    })
+}
+
+fn unpacked(dirs: &Dirs, series: &str, suites: &[&str], update: bool) -> Result<(String, PathBuf)> {
+    let unpacked = dirs.cache.join("src");
+    match newest(&unpacked, series) {
+        Some(found) if !update => Ok(found),
+        _ => fetch(dirs, series, suites, &unpacked),
+    }
 }
 
 /// Returns the newest unpacked tree of a series.
@@ -63,13 +79,13 @@ fn newest(unpacked: &Path, series: &str) -> Option<(String, PathBuf)> {
         .map(|(level, path)| (format!("{series}.{level}"), path))
 }
 
-fn fetch(dirs: &Dirs, series: &str, unpacked: &Path) -> Result<(String, PathBuf)> {
+fn fetch(dirs: &Dirs, series: &str, suites: &[&str], unpacked: &Path) -> Result<(String, PathBuf)> {
     let debs = dirs.cache.join("deb");
     fs::create_dir_all(&debs)?;
     fs::create_dir_all(unpacked)?;
     let package = format!("linux-source-{series}");
     let mirror = apt::mirror()?;
-    for suite in SUITES {
+    for suite in suites {
         let apt = Apt::new(&dirs.cache.join("apt").join(suite), &mirror, &[suite])?;
         if !apt.has(&package)? {
             eprintln!("{package}: not in {suite}");
@@ -83,7 +99,7 @@ fn fetch(dirs: &Dirs, series: &str, unpacked: &Path) -> Result<(String, PathBuf)
     }
     bail!(
         "no {package} in {} of {mirror}: use another --series",
-        SUITES.join(", ")
+        suites.join(", ")
     )
 }
 

@@ -70,7 +70,10 @@ else
 	COLUMN_NAME="ours is the server" OUR_IP=10.0.0.2 C_IP=10.0.0.1
 fi
 if [ "$FLAVOUR" != "$PEER_FLAVOUR" ]; then
-	COLUMN_NAME+=" on $([ "$MODULE" = ours ] && echo "$FLAVOUR" || echo "$PEER_FLAVOUR")"
+	case $FLAVOUR+$PEER_FLAVOUR in
+	*um-6.12*) COLUMN_NAME+=" of Linux 6.12" ;;
+	*) COLUMN_NAME+=" on $([ "$MODULE" = ours ] && echo "$FLAVOUR" || echo "$PEER_FLAVOUR")" ;;
+	esac
 fi
 
 # unload_if_there: a phase may have unloaded it.

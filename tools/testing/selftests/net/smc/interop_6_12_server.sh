@@ -1,0 +1,10 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: pair(c,ours)
+# kernels: um-6.12 and um-debug
+# every: 7 days
+# timeout: 560
+# Our module as the server of the C module of Linux 6.12, the kernel of Debian 13.
+
+PHASES=(basics endings fallbacks eids ours_goes)
+. "${LIB%/*}/interop.bash"
