@@ -85,6 +85,8 @@ settings! {
     // The C module has neither of these: its RMBEs stay as they are.
     RmemMin: range(c"smcr_rmem_min", BUF_MIN, BUF_MAX, BUF_MIN),
     RmemMax: range(c"smcr_rmem_max", BUF_MIN, BUF_MAX, 512 * 1024),
+    // The C module's send buffers have the size that SO_SNDBUF asks for.
+    WmemMax: range(c"smcr_wmem_max", BUF_MIN, BUF_MAX, 1024 * 1024),
     // CAST: it is small.
     MaxLinks: range(c"smcr_max_links_per_lgr", 1, MAX_LINKS as u32, 2),
     MaxConns: range(c"smcr_max_conns_per_lgr", 16, 255, 255),
@@ -136,6 +138,11 @@ impl Config {
     /// Returns the size up to which the RMBE of a bulk transfer grows beyond SO_RCVBUF, bytes.
     pub(crate) fn rmbe_max_bytes(&self) -> u32 {
         self.get(Setting::RmemMax)
+    }
+
+    /// Returns the size up to which a send buffer grows beyond SO_SNDBUF, bytes.
+    pub(crate) fn sndbuf_max_bytes(&self) -> u32 {
+        self.get(Setting::WmemMax)
     }
 
     /// Returns true if new listeners limit handshakes to the number that can be processed at once.

@@ -31,6 +31,7 @@ use rmbe::{
     OtherRmbes,
     RMBE_WORK, //
 };
+pub(crate) use tx::sndbuf_class;
 
 use kernel::{
     impl_has_work,

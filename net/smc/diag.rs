@@ -19,7 +19,6 @@ use kernel_ext::{
     uapi::*, //
 };
 use smc_proto::{
-    buffer::SizeClass,
     cause::Cause,
     conn::ConnInfo,
     cursor::Cursor, //
@@ -27,7 +26,10 @@ use smc_proto::{
 
 use crate::{
     carrier::Carrier,
-    conn::Conn,
+    conn::{
+        self,
+        Conn, //
+    },
     smcd::{
         self,
         SmcdConn, //
@@ -180,7 +182,8 @@ impl<const LEN: usize> StructWriter<LEN> {
 
 fn put_smcr_conn(attrs: &mut Attrs<'_>, sock: &Sock, conn: &Conn) -> Result {
     // A send buffer is assigned only while data are in flight; this is the size it would have.
-    let default_size = SizeClass::for_bytes(sock.sk.sndbuf());
+    let peer = conn.with(|inner| inner.peer_size());
+    let default_size = conn::sndbuf_class(&sock.sk, peer);
     let mut rings = conn.with(|inner| inner.stream.rings(default_size));
     if rings.sndbuf == 0 {
         rings.sndbuf = default_size.bytes();

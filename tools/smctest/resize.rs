@@ -17,6 +17,7 @@ use smc_tools::view::Module;
 use smc_user::poll_fd;
 use smc_user::Socket;
 
+use crate::charged;
 use crate::context::Context;
 use crate::context::CALL_TIMEOUT;
 use crate::data::Stream;
@@ -79,6 +80,8 @@ pub(crate) fn run(context: &Context, sizes: &Arguments) -> Result<()> {
             ("keeps it", keeps),
             ("but that of a bulk transfer grows", bulk),
             ("though not if SO_RCVBUF was set", bulk_set),
+            ("the send buffer is twice the peer's RMBE", send_buffer),
+            ("though not if SO_SNDBUF was set", send_buffer_set),
         ],
         false => &[
             ("begins small", begins),
@@ -126,12 +129,17 @@ fn open(context: &Context, listener: &Socket) -> Result<Pair> {
 impl Pair {
     /// Bytes of the RMBEs of the client and of the server, by the client's `sock_diag`.
     fn sizes(&self) -> Result<(u32, u32)> {
-        let local = self.client.local_address()?.to_ip();
-        let all = diag::sockets()?;
-        let mut all = all.iter().filter(|entry| Some(entry.local) == local);
-        let conn = all.find_map(|entry| entry.conn.as_ref());
-        let conn = conn.context("sock_diag does not list it")?;
+        let conn = self.diag()?;
         Ok((conn.receive_bytes, conn.peer_bytes))
+    }
+
+    /// What the client's `sock_diag` says of the connection.
+    fn diag(&self) -> Result<diag::Conn> {
+        let local = self.client.local_address()?.to_ip();
+        let all = diag::sockets()?.into_iter();
+        let mut own = all.filter(|entry| Some(entry.local) == local);
+        let conn = own.find_map(|entry| entry.conn);
+        conn.context("sock_diag does not list it")
     }
 
     fn expect(&self, client: u32, server: u32, within: Duration) -> Result<()> {
@@ -395,6 +403,47 @@ fn bulk_set(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<(
     transfer(&pair, 2 * BULK * u64::from(sizes.max), |_| false)?;
     let (_, now) = pair.sizes()?;
     ensure!(now == sizes.max, "{now} bytes");
+    Ok(())
+}
+
+fn send_buffer(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<()> {
+    let pair = open(context, listener)?;
+    holds(&pair, sizes.max, sizes.max * 2)?;
+    // It is as large as before until it has been empty, which it is when all was read.
+    let pair = open(context, listener)?;
+    let full = sizes.max.max(sizes.bulk);
+    transfer(&pair, u64::MAX, |now| now == full)?;
+    holds(&pair, full, full * 2)
+}
+
+fn send_buffer_set(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<()> {
+    let pair = open(context, listener)?;
+    // The kernel doubles it.
+    let bytes = i32::try_from(sizes.max / 2)?;
+    pair.client
+        .set_option_int(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes)?;
+    holds(&pair, sizes.max, sizes.max / 2)
+}
+
+/// Sends data that nobody reads: they fit into the RMBE and the send buffer.
+fn holds(pair: &Pair, rmbe: u32, sndbuf: u32) -> Result<()> {
+    let most = (rmbe + sndbuf) as usize;
+    let start = Instant::now();
+    let mut sent = charged::fill(&pair.client)?;
+    // What is on its way is in both.
+    while sent < most && start.elapsed() < GROWN {
+        thread::sleep(Duration::from_millis(20));
+        sent += charged::fill(&pair.client)?;
+    }
+    thread::sleep(QUIET);
+    sent += charged::fill(&pair.client)?;
+    ensure!(sent == most, "{sent} bytes, not {most}");
+    let sizes = pair.diag()?;
+    ensure!(
+        sizes.send_bytes == sndbuf,
+        "sock_diag: {}",
+        sizes.send_bytes
+    );
     Ok(())
 }
 

@@ -35,6 +35,7 @@ use crate::{
         StreamTx, //
     },
     link::Link,
+    namespace,
     rmb::{
         SendBuf,
         SndbufGuard, //
@@ -59,6 +60,25 @@ enum SndbufSpace {
     NoSndbuf,
     /// The data are discarded, and the call succeeds; if true, the peer has to be told.
     Discard(bool),
+}
+
+/// The size of a send buffer that SO_SNDBUF asks for, which the kernel doubles.
+fn asked_sndbuf(sk: &Sk) -> SizeClass {
+    SizeClass::for_bytes(sk.sndbuf() / 2)
+}
+
+/// The size of a connection's send buffer: what SO_SNDBUF asks for, or, if the program has not set that, twice the
+/// peer's RMBE, of which one half is filled while the other is on its way.
+pub(crate) fn sndbuf_class(sk: &Sk, peer: Option<SizeClass>) -> SizeClass {
+    let asked = asked_sndbuf(sk);
+    match peer {
+        Some(peer) if !sk.is_sndbuf_locked() => {
+            let most = SizeClass::for_bytes(namespace::of(sk).config.sndbuf_max_bytes());
+            let twice = SizeClass::for_bytes(peer.bytes().saturating_mul(2));
+            asked.max(twice.min(most))
+        }
+        _ => asked,
+    }
 }
 
 impl ConnInner {
@@ -182,9 +202,8 @@ impl Conn {
         if len <= SNDBUF_MIN {
             return;
         }
-        let own = SizeClass::for_bytes(sk.sndbuf()).bytes();
         let peer = self.with(|inner| inner.peer_size());
-        if len > own as usize {
+        if len > sndbuf_class(sk, peer).bytes() as usize {
             stats.small.add(1);
         }
         if peer.is_some_and(|peer| len > peer.bytes() as usize) {
@@ -297,7 +316,8 @@ impl Conn {
     fn try_lend(&self, sk: &Sk, mut link: Arc<Link>, stats: &Buffers) -> Result<bool> {
         let links = || self.group.links();
         let most = self.group.sndbufs.max_bytes(&link, links);
-        let want = SizeClass::for_bytes(sk.sndbuf()).at_most(most);
+        let peer = self.with(|inner| inner.peer_size());
+        let want = sndbuf_class(sk, peer).at_most(most);
         let (mut guard, charge, is_new) = self.alloc_sndbuf(sk, want, stats)?;
         let mut charge = Some(charge);
         // Keeps the memory from being freed under the spinlock.
@@ -329,7 +349,8 @@ impl Conn {
     }
 
     /// Takes a send buffer from the pool, charged to the socket, and returns whether it is new. If the socket's cgroup
-    /// is at its limit it gets one of the smallest size: nothing is in flight, so nothing would ever wake the writer.
+    /// is at its limit it gets a smaller one, at last one of the smallest size whatever the limit is: nothing is in
+    /// flight, so nothing would ever wake the writer.
     fn alloc_sndbuf(
         &self,
         sk: &Sk,
@@ -337,15 +358,17 @@ impl Conn {
         stats: &Buffers,
     ) -> Result<(SndbufGuard, Charge, bool)> {
         let pool = &self.group.sndbufs;
-        let (guard, is_new) = pool.take(want, stats)?;
-        match Charge::new(sk, Purpose::Send, guard.size().bytes()) {
-            Ok(charge) => Ok((guard, charge, is_new)),
-            Err(_) => {
-                pool.release(guard);
-                let (guard, is_new) = pool.take(SizeClass::SMALLEST, stats)?;
-                let charge = Charge::force(sk, guard.size().bytes())?;
-                Ok((guard, charge, is_new))
+        let asked = asked_sndbuf(sk);
+        let smaller = (asked < want).then_some(asked);
+        for size in [Some(want), smaller].into_iter().flatten() {
+            let (guard, is_new) = pool.take(size, stats)?;
+            match Charge::new(sk, Purpose::Send, guard.size().bytes()) {
+                Ok(charge) => return Ok((guard, charge, is_new)),
+                Err(_) => pool.release(guard),
             }
         }
+        let (guard, is_new) = pool.take(SizeClass::SMALLEST, stats)?;
+        let charge = Charge::force(sk, guard.size().bytes())?;
+        Ok((guard, charge, is_new))
     }
 }

@@ -285,6 +285,11 @@ impl Sk {
         u32::from(read_once!(self.option_sk, sk_userlocks)) & bindings::SOCK_RCVBUF_LOCK != 0
     }
 
+    /// Whether the application has set SO_SNDBUF.
+    pub fn is_sndbuf_locked(&self) -> bool {
+        u32::from(read_once!(self.option_sk, sk_userlocks)) & bindings::SOCK_SNDBUF_LOCK != 0
+    }
+
     /// SO_OOBINLINE.
     pub fn is_urg_inline(&self) -> bool {
         self.flag(bindings::sock_flags_SOCK_URGINLINE)

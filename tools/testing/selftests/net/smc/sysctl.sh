@@ -113,12 +113,12 @@ buffers() {
 		in_it && /"buffer_sizes"/ { place = 1 }'
 }
 
-# larger NAME KIND INDEX: with larger buffers in b, a connection has one of that size there, and only there.
+# larger NAME BYTES KIND INDEX: with larger buffers in b, a connection has one of that size there, and only there.
 larger() {
-	local of="$2 $3" before_a before_b after_a after_b
+	local of="$3 $4" before_a before_b after_a after_b
 	# shellcheck disable=SC2086
 	before_a=$(buffers a $of) before_b=$(buffers b $of)
-	with_sysctl b net/smc/"$1" 131072 smctest --expect smc integrity --mib 1 || return
+	with_sysctl b net/smc/"$1" "$2" smctest --expect smc integrity --mib 1 || return
 	# shellcheck disable=SC2086
 	after_a=$(buffers a $of) after_b=$(buffers b $of)
 	echo "# a $before_a, then $after_a; b $before_b, then $after_b"
@@ -191,8 +191,8 @@ require "a new network" down_netns
 require "whose devices go" within 20 no_devices
 require "and which is there again" up_netns
 require "soft RoCE again" up_rxe
-check "wmem: the send buffer is twice that" larger wmem sent 5
-check "rmem: the receive buffer is that" larger rmem received 4
+check "wmem: the send buffer is that, where twice the peer's RMBE is less" larger wmem 262144 sent 5
+check "rmem: the receive buffer is that" larger rmem 131072 received 4
 check "autocorking_size: small messages are gathered" gathered
 check "module unloads" within 20 unload_smc
 finish
