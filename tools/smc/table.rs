@@ -64,5 +64,20 @@ pub(crate) fn not_loaded(error: io::Error) -> io::Error {
 pub(crate) fn netdev(ifindex: u64) -> String {
     let index = u32::try_from(ifindex).ok();
     let name = index.and_then(|index| if_indextoname(index).ok());
+    // nix takes the null pointer of a failure for success, and the name is empty then.
+    let name = name.filter(|name| !name.is_empty());
     name.map_or("-".to_string(), |name| name.to_string_lossy().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_device_that_is_not_there_has_a_dash() {
+        assert_eq!(netdev(1), "lo");
+        for absent in [0, 0x7fff_ffff, u64::MAX] {
+            assert_eq!(netdev(absent), "-", "{absent}");
+        }
+    }
 }
