@@ -37,7 +37,8 @@ use clap::Subcommand;
     about,
     version,
     after_help = "Exit codes: 0 done, 1 failed (the module is not loaded, no permission, ...), 2 wrong usage; \
-                  run has those of its command, why has one more (smc why --help)."
+                  run has those of its command, 127 if there is no such command and 126 if it cannot be started; \
+                  why has one more (smc why --help)."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -111,7 +112,7 @@ fn main() -> ExitCode {
 
 fn carry_out(command: Command) -> io::Result<ExitCode> {
     match command {
-        Command::Run(arguments) => run::run(&arguments),
+        Command::Run(arguments) => return run::run(&arguments),
         Command::Why(arguments) => return why::run(&arguments),
         Command::Check(arguments) => return check::run(&arguments),
         Command::Ss(arguments) => sockets::run(&arguments),

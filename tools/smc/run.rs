@@ -50,28 +50,32 @@ pub(crate) struct Start<'a> {
 }
 
 /// Replaces this process with the command; returns only on failure.
-pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
-    if arguments.bpf {
-        return run_switched(&arguments.command);
-    }
-    Err(start(&Start {
-        debug: arguments.debug,
-        rcvbuf: arguments.rcvbuf.as_deref(),
-        sndbuf: arguments.sndbuf.as_deref(),
-        command: &arguments.command,
-    }))
+///
+/// An error is one of this program's own; a command that could not be started has an exit code.
+pub(crate) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
+    let error = match arguments.bpf {
+        true => start_switched(&arguments.command)?,
+        false => start(&Start {
+            debug: arguments.debug,
+            rcvbuf: arguments.rcvbuf.as_deref(),
+            sndbuf: arguments.sndbuf.as_deref(),
+            command: &arguments.command,
+        }),
+    };
+    eprintln!("smc: {error}");
+    Ok(not_started(&error))
 }
 
-/// As [`run`], in a cgroup whose sockets are converted.
-fn run_switched(command: &[OsString]) -> io::Result<()> {
+/// As [`start`], in a cgroup whose sockets are converted; fails if there can be none.
+fn start_switched(command: &[OsString]) -> io::Result<io::Error> {
     let Some((program, rest)) = command.split_first() else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let _entered = switch::enter()?;
-    Err(become_command(Command::new(program).args(rest)))
+    Ok(become_command(Command::new(program).args(rest)))
 }
 
-/// As [`run`]; returns the error.
+/// Replaces this process with the command and its settings; returns the error.
 pub(crate) fn start(how: &Start<'_>) -> io::Error {
     let Some((program, rest)) = how.command.split_first() else {
         return io::ErrorKind::InvalidInput.into();

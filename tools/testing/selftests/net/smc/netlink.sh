@@ -46,6 +46,16 @@ ends_with() {
 	[ $? = "$wanted" ]
 }
 
+# runs BY WORDS: the command, by `smc run` or smc_run; what is no command says so.
+runs() {
+	local words
+	eval "words=($2)"
+	case $1 in
+	smc_run) called_as smc_run "${words[@]}" ;;
+	*) "$BIN/smc" run "${words[@]}" ;;
+	esac
+}
+
 # fallback_is CODE: the next connection goes over TCP, for that reason as the client has it.
 fallback_is() {
 	local before
@@ -262,6 +272,12 @@ check "and counters, since a reset" resets
 check "a connection counts one buffer each way" one_buffer_each
 check "smc lgr counts buffers" beside 1 counts_buffers
 check "smc_run runs a program" [ "$(called_as smc_run -d -r 70000 sh -c 'echo $SMC_RCVBUF $SMC_DEBUG')" = "70000 1" ]
+for by in "smc run" smc_run; do
+	for row in "127 no such command:nosuch" "126 a folder:/tmp" "126 no program:/etc/passwd" "7 what the command ends with:sh -c exit\ 7"; do
+		code=${row%% *} what=${row#* }
+		check "$by: ${what%%:*}" ends_with "$code" runs "$by" "${what#*:}"
+	done
+done
 check "counters for Prometheus" metrics_say '^smc_connections_total\{technology="smcr",end="client",version="2"\} [1-9]'
 check "with reasons" metrics_say '^smc_fallback_reasons_total\{end="client",reason="NOSMCDEV",code="0x03030000"\} [1-9]'
 # For promtool (packaging/try).
