@@ -103,20 +103,22 @@ pub(super) fn groups(module: &mut Module, filter: &Filter, layout: Layout) -> io
         print!("{}", blocks.join("\n"));
         return Ok(());
     }
-    let line = |group: &Group| {
-        format!(
-            "{:08x} {:<8} {:<8} {:>4}  {:>6}  {}",
-            group.id,
-            role(group),
-            kind(group),
-            vlan(group.vlan),
-            group.connections,
-            group.pnetid
-        )
-    };
-    let head = "LG-ID    LG-Role  LG-Type  VLAN  #Conns  PNET-ID";
-    columns(has_any, head, groups.map(line));
+    columns(has_any, GROUPS_HEAD, groups.map(group_line));
     Ok(())
+}
+
+const GROUPS_HEAD: &str = "LG-ID    LG-Role  LG-Type  VLAN  #Conns  PNET-ID";
+
+fn group_line(group: &Group) -> String {
+    format!(
+        "{:08x} {:<8} {:<8} {:>4}  {:>6}  {}",
+        group.id,
+        role(group),
+        kind(group),
+        vlan(group.vlan),
+        group.connections,
+        group.pnetid
+    )
 }
 
 type Field = (&'static str, String);
@@ -168,6 +170,15 @@ fn block(fields: Vec<Field>) -> String {
 }
 
 pub(super) fn links(module: &mut Module, filter: &Filter, layout: Layout) -> io::Result<()> {
+    let listed = module.links()?;
+    let has_any = !listed.is_empty();
+    let links = listed.iter().filter(|(_, link)| filter.takes_link(link));
+    let line = |(group, link): &(Group, Link)| link_line(group, link, layout);
+    columns(has_any, &links_head(layout), links.map(line));
+    Ok(())
+}
+
+fn links_head(layout: Layout) -> String {
     let mut head =
         "LG-ID    LG-Role  LG-Type  Net-Dev         Link-State      #Conns  ".to_string();
     if layout >= Layout::Long {
@@ -176,82 +187,105 @@ pub(super) fn links(module: &mut Module, filter: &Filter, layout: Layout) -> io:
     if layout >= Layout::Longest {
         head.push_str("Local-GID                                 Peer-GID");
     }
-    let listed = module.links()?;
-    let has_any = !listed.is_empty();
-    let links = listed.iter().filter(|(_, link)| filter.takes_link(link));
-    let line = |(group, link): &(Group, Link)| {
-        let mut line = format!(
-            "{:08x} {:<8} {:<8} {:<15} {:<15} {:>6}  ",
-            group.id,
-            role(group),
-            kind(group),
-            netdev(link.ifindex),
-            format!("LINK_{}", link.state.to_uppercase()),
-            link.connections
-        );
-        if layout >= Layout::Long {
-            line.push_str(&format!(
-                "{:<8}  {:<8}  {:<8}  {:>4}  ",
-                link.uid, link.peer_uid, link.device, link.port
-            ));
-        }
-        if layout >= Layout::Longest {
-            line.push_str(&format!("{:<40}  {}", link.gid, link.peer_gid));
-        }
-        line
-    };
-    columns(has_any, &head, links.map(line));
-    Ok(())
+    head
+}
+
+fn link_line(group: &Group, link: &Link, layout: Layout) -> String {
+    let mut line = format!(
+        "{:08x} {:<8} {:<8} {:<15} {:<15} {:>6}  ",
+        group.id,
+        role(group),
+        kind(group),
+        netdev(link.ifindex),
+        format!("LINK_{}", link.state.to_uppercase()),
+        link.connections
+    );
+    if layout >= Layout::Long {
+        line.push_str(&format!(
+            "{:<8}  {:<8}  {:<8}  {:>4}  ",
+            link.uid, link.peer_uid, link.device, link.port
+        ));
+    }
+    if layout >= Layout::Longest {
+        line.push_str(&format!("{:<40}  {}", link.gid, link.peer_gid));
+    }
+    line
 }
 
 pub(super) fn devices(module: &mut Module, filter: &Filter, layout: Layout) -> io::Result<()> {
-    let mut head = "Net-Dev         IB-Dev   IB-P  IB-State  Type          Crit  ".to_string();
-    if layout >= Layout::Long {
-        head.push_str(" FID   PCI-ID        PCHID  ");
-    }
-    head.push_str("#Links  PNET-ID");
     let listed = module.ports()?;
     let has_any = !listed.is_empty();
     let ports = listed
         .iter()
         .filter(|port| filter.takes_device(&port.device, port.ifindex));
-    let line = |port: &Port| {
-        let pci = port.pci.as_ref();
-        let mut line = format!(
-            "{:<15} {:<8} {:>4}  {:>8}  {:<13}  {:>3}   ",
-            netdev(port.ifindex),
-            port.device,
-            port.port,
-            ["INACTIVE", "ACTIVE"][usize::from(port.active)],
-            kind_of(pci.map_or(0, |pci| pci.device)),
-            ["No", "Yes"][usize::from(port.critical)],
-        );
-        if layout >= Layout::Long {
-            line.push_str(&format!(
-                "{:04x}  {:<12}  {:04x}    ",
-                pci.map_or(0, |pci| pci.fid),
-                pci.map_or("", |pci| pci.address.as_str()),
-                pci.map_or(0, |pci| pci.pchid),
-            ));
-        }
-        let mark = ["", "*"][usize::from(port.pnetid_by_user)];
-        line.push_str(&format!("{:>5}  {mark}{}", port.links, port.pnetid));
-        line
-    };
-    columns(has_any, &head, ports.map(line));
+    let line = |port: &Port| device_line(port, layout);
+    columns(has_any, &devices_head(layout), ports.map(line));
     Ok(())
 }
+
+fn devices_head(layout: Layout) -> String {
+    let mut head = "Net-Dev         IB-Dev   IB-P  IB-State  Type          Crit  ".to_string();
+    if layout >= Layout::Long {
+        head.push_str(" FID   PCI-ID        PCHID  ");
+    }
+    head.push_str("#Links  PNET-ID");
+    head
+}
+
+fn device_line(port: &Port, layout: Layout) -> String {
+    let pci = port.pci.as_ref();
+    let mut line = format!(
+        "{:<15} {:<8} {:>4}  {:>8}  {:<13}  {:>3}   ",
+        netdev(port.ifindex),
+        port.device,
+        port.port,
+        ["INACTIVE", "ACTIVE"][usize::from(port.active)],
+        kind_of(pci.map_or(0, |pci| pci.device)),
+        ["No", "Yes"][usize::from(port.critical)],
+    );
+    if layout >= Layout::Long {
+        line.push_str(&format!(
+            "{:04x}  {:<12}  {:04x}    ",
+            pci.map_or(0, |pci| pci.fid),
+            pci.map_or("", |pci| pci.address.as_str()),
+            pci.map_or(0, |pci| pci.pchid),
+        ));
+    }
+    let mark = ["", "*"][usize::from(port.pnetid_by_user)];
+    line.push_str(&format!("{:>5}  {mark}{}", port.links, port.pnetid));
+    line
+}
+
+/// PCI device IDs of the adapters that smc-tools knows by name.
+const ROCE_EXPRESS: u64 = 0x1004;
+const ROCE_EXPRESS2: u64 = 0x1016;
+const ROCE_EXPRESS3: u64 = 0x101e;
+const ISM: u64 = 0x04ed;
 
 /// Returns the name of the adapter type with that PCI device ID.
 fn kind_of(device: u64) -> String {
     match device {
-        0x1004 => "RoCE_Express".to_string(),
-        0x1016 => "RoCE_Express2".to_string(),
-        0x101e => "RoCE_Express3".to_string(),
-        0x04ed => "ISM".to_string(),
+        ROCE_EXPRESS => "RoCE_Express".to_string(),
+        ROCE_EXPRESS2 => "RoCE_Express2".to_string(),
+        ROCE_EXPRESS3 => "RoCE_Express3".to_string(),
+        ISM => "ISM".to_string(),
         0 => "0".to_string(),
         device => format!("{device:#x}"),
     }
+}
+
+/// Returns the versions of RoCE that adapters with these PCI device IDs have, of those that smc-tools
+/// knows.
+fn roce_versions(devices: impl Iterator<Item = u64>) -> &'static str {
+    let mut versions = "n/a";
+    for device in devices {
+        match device {
+            ROCE_EXPRESS2 | ROCE_EXPRESS3 => return "v1 v2",
+            ROCE_EXPRESS => versions = "v1",
+            _ => {}
+        }
+    }
+    versions
 }
 
 pub(super) fn smcd_groups(module: &mut Module, filter: &Filter, layout: Layout) -> io::Result<()> {
@@ -328,6 +362,10 @@ pub(super) fn smcd_devices(module: &mut Module) -> io::Result<()> {
 
 pub(super) fn info(module: &mut Module) -> io::Result<()> {
     let info = module.info()?;
+    let ports = module.ports()?;
+    let devices = ports
+        .iter()
+        .filter_map(|port| Some(port.pci.as_ref()?.device));
     let v2 = |has: bool| ["v1", "v1 v2"][usize::from(has)];
     // As smc-tools: what the protocol has, whatever devices there are.
     let has_v2 = !info.version.starts_with("1.");
@@ -341,15 +379,145 @@ pub(super) fn info(module: &mut Module) -> io::Result<()> {
     let seid = Some(info.seid).filter(|seid| !seid.is_empty());
     println!("SEID:             {}", seid.as_deref().unwrap_or("n/a"));
     println!("ISM:              n/a");
-    println!("RoCE:             n/a");
+    println!("RoCE:             {}", roce_versions(devices));
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use smc_tools::smcd::SmcdGroupV2;
+    use smc_tools::view::GroupV2;
+    use smc_tools::view::Pci;
 
     use super::*;
+
+    fn group() -> Group {
+        Group {
+            id: 0x200,
+            role: "client",
+            kind: "symmetric",
+            vlan: 7,
+            pnetid: "NET1".to_string(),
+            connections: 3,
+            buffers: "contiguous",
+            send_bytes: 262_144,
+            receive_bytes: 65_536,
+            v2: Some(GroupV2 {
+                version: "2.1".to_string(),
+                peer: "host".to_string(),
+                os: "z/OS",
+                eid: "EID-1".to_string(),
+                direct: true,
+                max_connections: 255,
+                max_links: 2,
+            }),
+        }
+    }
+
+    #[test]
+    fn a_group_has_the_lines_of_smc_tools() {
+        let mut group = group();
+        assert_eq!(
+            [GROUPS_HEAD, &group_line(&group)].join("\n"),
+            "LG-ID    LG-Role  LG-Type  VLAN  #Conns  PNET-ID\n\
+             00000200 CLNT     SYM       0x7       3  NET1"
+        );
+        assert_eq!(
+            long_group(&group),
+            "LG-ID    : 00000200\nLG-Role  : CLNT\nLG-Type  : SYM\nVLAN     : 7\nPNET-ID  : NET1\n\
+             Version  : 2\nPeer-Rel : 1\nPeer-Host: host\nPeer-OS  : ZOS\nDirect   : Yes\n\
+             EID      : EID-1\n#Conns   : 3\nSndbuf   : 262144 B\nRMB      : 65536 B\n"
+        );
+        (group.v2, group.vlan) = (None, 0);
+        (group.role, group.kind) = ("server", "asymmetric local");
+        assert_eq!(
+            group_line(&group),
+            "00000200 SERV     ASYML       0       3  NET1"
+        );
+        assert!(long_group(&group).contains("PNET-ID  : NET1\nVersion  : 1\n#Conns   : 3\n"));
+    }
+
+    #[test]
+    fn a_link_has_the_columns_of_smc_tools() {
+        let link = Link {
+            group: 0x200,
+            id: 1,
+            state: "activating",
+            connections: 12,
+            ifindex: 0,
+            device: "mlx5_0".to_string(),
+            port: 2,
+            uid: "00000201".to_string(),
+            peer_uid: "00000101".to_string(),
+            gid: "fe80:0000:0000:0000:0000:0000:0000:0001".to_string(),
+            peer_gid: "fe80:0000:0000:0000:0000:0000:0000:0002".to_string(),
+            traffic_class: 0,
+        };
+        let text = |layout| [links_head(layout), link_line(&group(), &link, layout)].join("\n");
+        let head = "LG-ID    LG-Role  LG-Type  Net-Dev         Link-State      #Conns  ";
+        let line = "00000200 CLNT     SYM      -               LINK_ACTIVATING     12  ";
+        let (more_head, more) = (
+            "Link-UID  Peer-UID  IB-Dev    IB-P  ",
+            "00000201  00000101  mlx5_0       2  ",
+        );
+        let (most_head, most) = (
+            "Local-GID                                 Peer-GID",
+            "fe80:0000:0000:0000:0000:0000:0000:0001   fe80:0000:0000:0000:0000:0000:0000:0002",
+        );
+        assert_eq!(text(Layout::Short), format!("{head}\n{line}"));
+        assert_eq!(
+            text(Layout::Long),
+            format!("{head}{more_head}\n{line}{more}")
+        );
+        assert_eq!(
+            text(Layout::Longest),
+            format!("{head}{more_head}{most_head}\n{line}{more}{most}")
+        );
+    }
+
+    #[test]
+    fn a_device_has_the_columns_of_smc_tools() {
+        let mut port = Port {
+            device: "mlx5_0".to_string(),
+            pci: Some(Pci {
+                address: "0000:00:05.0".to_string(),
+                device: ROCE_EXPRESS2,
+                fid: 0,
+                pchid: 0,
+            }),
+            critical: true,
+            port: 1,
+            active: true,
+            ifindex: 0,
+            mtu: None,
+            links: 2,
+            pnetid: "NET1".to_string(),
+            pnetid_by_user: true,
+        };
+        let text =
+            |port: &Port, layout| [devices_head(layout), device_line(port, layout)].join("\n");
+        assert_eq!(
+            text(&port, Layout::Short),
+            "Net-Dev         IB-Dev   IB-P  IB-State  Type          Crit  #Links  PNET-ID\n\
+             -               mlx5_0      1    ACTIVE  RoCE_Express2  Yes       2  *NET1"
+        );
+        (port.active, port.critical, port.pnetid_by_user) = (false, false, false);
+        assert_eq!(
+            text(&port, Layout::Long),
+            "Net-Dev         IB-Dev   IB-P  IB-State  Type          Crit   FID   PCI-ID        PCHID  #Links  PNET-ID\n\
+             -               mlx5_0      1  INACTIVE  RoCE_Express2   No   0000  0000:00:05.0  0000        2  NET1"
+        );
+    }
+
+    #[test]
+    fn the_versions_of_roce_are_those_of_adapters_with_a_name() {
+        let versions = |devices: &[u64]| roce_versions(devices.iter().copied());
+        assert_eq!(versions(&[]), "n/a");
+        assert_eq!(versions(&[0, 0x1017]), "n/a");
+        assert_eq!(versions(&[0x1017, ROCE_EXPRESS]), "v1");
+        assert_eq!(versions(&[ROCE_EXPRESS, ROCE_EXPRESS2]), "v1 v2");
+        assert_eq!(versions(&[ROCE_EXPRESS3]), "v1 v2");
+    }
 
     #[test]
     fn a_group_of_shared_memory_has_the_lines_of_smc_tools() {
