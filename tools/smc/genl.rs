@@ -64,7 +64,14 @@ impl Family {
         let mut family = Self { netlink, id };
         let mut attributes = Vec::new();
         put_text(&mut attributes, CTRL_ATTR_FAMILY_NAME, name);
-        let replies = family.call(CTRL_CMD_GETFAMILY, &attributes)?;
+        // Without a number, unlike an ENOENT that the family itself returns.
+        let absent = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => io::ErrorKind::NotFound.into(),
+            _ => error,
+        };
+        let replies = family
+            .call(CTRL_CMD_GETFAMILY, &attributes)
+            .map_err(absent)?;
         let mut ids = replies
             .iter()
             .filter_map(|reply| attribute(&reply.attributes, CTRL_ATTR_FAMILY_ID));
@@ -132,9 +139,13 @@ impl Ueids {
     }
 
     /// Adds an enterprise ID. EEXIST if it exists, ERANGE if there are four already, EINVAL if it
-    /// contains other characters than upper-case letters, digits, `.` and `-`.
+    /// contains other characters than upper-case letters, digits, `.` and `-`, or two dots in a row,
+    /// which the kernel takes but smc-tools refuses.
     pub fn add(&mut self, eid: &str) -> io::Result<()> {
-        self.change(SMC_NETLINK_ADD_UEID, eid)
+        match eid.contains("..") {
+            true => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+            false => self.change(SMC_NETLINK_ADD_UEID, eid),
+        }
     }
 
     /// Removes an enterprise ID; ENOENT if it does not exist.

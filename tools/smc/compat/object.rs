@@ -9,6 +9,7 @@ use smc_tools::genl::Ueids;
 use smc_tools::view::Module;
 
 use super::failed;
+use super::is_not_loaded;
 use super::report;
 use super::report::Filter;
 use super::report::Layout;
@@ -26,7 +27,7 @@ const OBJECTS: [&str; 7] = [
 ];
 
 /// The first of those that begin with what was given is meant.
-const OPTIONS: [&str; 6] = ["absolute", "version", "details", "ddetails", "help", "V"];
+const OPTIONS: [&str; 5] = ["absolute", "version", "details", "ddetails", "help"];
 
 /// Why a call fails.
 enum Refused {
@@ -35,8 +36,6 @@ enum Refused {
     /// Words that its object does not have, or a call for help.
     Words,
     Failed(io::Error),
-    /// EIDs were not shown or changed.
-    Eid(io::Error),
     /// There is no system EID to change.
     NoSeid,
 }
@@ -50,14 +49,29 @@ impl From<io::Error> for Refused {
 /// The exit code -1, truncated to 8 bits.
 const MINUS_ONE: u8 = 255;
 
-pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
-    let (options, words): (Vec<_>, Vec<_>) = arguments
-        .iter()
-        .map(String::as_str)
-        .partition(|word| word.starts_with('-'));
+/// What the options before the object ask for.
+#[derive(Debug, PartialEq, Eq)]
+enum Asked<'a> {
+    /// A call with this level of detail, of counters since the module was loaded or not, and the
+    /// words after the options.
+    Call(u32, bool, &'a [String]),
+    Help,
+    Version,
+    Unknown(&'a str),
+}
+
+/// Parses the options. The first word that is none ends them, and `--` does.
+fn options(mut arguments: &[String]) -> Asked<'_> {
     let (mut details, mut absolute) = (0, false);
-    for option in options.into_iter().filter(|option| *option != "--") {
-        let letters = option.trim_start_matches('-');
+    while let Some((option, rest)) = arguments.split_first() {
+        let Some(letters) = option.strip_prefix('-') else {
+            break;
+        };
+        arguments = rest;
+        if letters == "-" {
+            break;
+        }
+        let letters = letters.strip_prefix('-').unwrap_or(letters);
         if letters.starts_with("ad") || letters.starts_with("da") {
             (details, absolute) = (1, true);
             continue;
@@ -67,25 +81,36 @@ pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
             Some("absolute") => (details, absolute) = (0, true),
             Some("details") => (details, absolute) = (1, false),
             Some("ddetails") => (details, absolute) = (2, false),
-            Some("help") => {
-                println!("{}", usage(name));
-                return ExitCode::SUCCESS;
-            }
-            Some(_) => {
-                eprintln!("{}", version(name));
-                return ExitCode::from(MINUS_ONE);
-            }
-            None => {
-                eprintln!("Error: Option \"{option}\" is unknown, try \"{name} help\".");
-                return ExitCode::from(MINUS_ONE);
-            }
+            Some("help") => return Asked::Help,
+            Some(_) => return Asked::Version,
+            None => return Asked::Unknown(option),
         }
     }
+    Asked::Call(details, absolute, arguments)
+}
+
+pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
+    let (details, absolute, words) = match options(arguments) {
+        Asked::Call(details, absolute, words) => (details, absolute, words),
+        Asked::Help => {
+            eprintln!("{}", usage(name));
+            return ExitCode::SUCCESS;
+        }
+        Asked::Version => {
+            eprintln!("{}", version(name));
+            return ExitCode::from(MINUS_ONE);
+        }
+        Asked::Unknown(option) => {
+            eprintln!("Error: Option \"{option}\" is unknown, try \"{name} help\".");
+            return ExitCode::from(MINUS_ONE);
+        }
+    };
     let call = Call {
         is_smcd: name == "smcd",
         details,
         absolute,
     };
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
     match call.run(name, &words) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Refused::Usage(text)) => {
@@ -96,10 +121,12 @@ pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
             eprintln!("{}", usage(name));
             ExitCode::from(MINUS_ONE)
         }
-        Err(Refused::Failed(error)) => failed(&error),
-        Err(Refused::Eid(error)) => {
-            failed(&error);
-            ExitCode::from(MINUS_ONE)
+        Err(Refused::Failed(error)) => {
+            let code = failed("Error", &error);
+            match is_not_loaded(&error) {
+                true => code,
+                false => ExitCode::from(MINUS_ONE),
+            }
         }
         Err(Refused::NoSeid) => {
             println!("Error: System EID not available");
@@ -140,7 +167,7 @@ struct Call {
 impl Call {
     fn run(&self, name: &str, words: &[&str]) -> Result<(), Refused> {
         let Some((object, rest)) = words.split_first() else {
-            println!("{}", usage(name));
+            eprintln!("{}", usage(name));
             return Ok(());
         };
         match whole(object, &OBJECTS) {
@@ -157,7 +184,7 @@ impl Call {
                 "Object \"seid\" is valid for SMC-D only".to_string(),
             )),
             Some(_) => {
-                println!("{}", usage(name));
+                eprintln!("{}", usage(name));
                 Ok(())
             }
             None => Err(Refused::Usage(format!("Object \"{object}\" is unknown"))),
@@ -174,25 +201,52 @@ impl Call {
 
     fn groups(&self, words: &[&str]) -> Result<(), Refused> {
         let (command, rest) = command(words, &["show", "link-show"]);
-        let filter = filter(rest)?;
+        let filter = self.filter(rest)?;
         let mut module = Module::open()?;
         match (self.is_smcd, command) {
-            (true, "show") => report::smcd_groups(&mut module, &filter, self.layout())?,
+            // Groups of shared memory have no links.
+            (true, _) => report::smcd_groups(&mut module, &filter, self.layout())?,
             (false, "show") => report::groups(&mut module, &filter, self.layout())?,
             (false, _) => report::links(&mut module, &filter, self.layout())?,
-            (true, _) => return Err(Refused::Words),
         }
         Ok(())
     }
 
     fn devices(&self, words: &[&str]) -> Result<(), Refused> {
-        let filter = filter(command(words, &["show"]).1)?;
+        let filter = self.filter(command(words, &["show"]).1)?;
+        if filter.group.is_some() {
+            return Err(Refused::Words);
+        }
         let mut module = Module::open()?;
         match self.is_smcd {
             true => report::smcd_devices(&mut module)?,
             false => report::devices(&mut module, &filter, self.layout())?,
         }
         Ok(())
+    }
+
+    /// Parses what limits a list.
+    fn filter(&self, words: &[&str]) -> Result<Filter, Refused> {
+        /// Without the number of a link in its group, which is the last byte of a link's UID.
+        const GROUP_ID: u32 = 0xffff_ff00;
+        let mut filter = Filter::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().map(|name| (*name).to_string());
+            match whole(word, &["help", "all", "ibdev", "netdev"]) {
+                Some("help") => return Err(Refused::Words),
+                Some("all") => {}
+                Some(_) if self.is_smcd => return Err(Refused::Words),
+                Some("ibdev") => filter.device = value(),
+                Some(_) => filter.netdev = value(),
+                None => match u32::from_str_radix(word.trim_start_matches("0x"), 16) {
+                    Ok(id) if self.is_smcd => filter.group = Some(id),
+                    Ok(id) => filter.group = Some(id & GROUP_ID),
+                    Err(_) => return Err(Refused::Words),
+                },
+            }
+        }
+        Ok(filter)
     }
 
     fn stats(&self, words: &[&str]) -> Result<(), Refused> {
@@ -219,36 +273,17 @@ fn command<'a, 'b>(words: &'b [&'b str], commands: &[&'a str]) -> (&'a str, &'b 
     named.unwrap_or((commands.first().copied().unwrap_or_default(), words))
 }
 
-fn filter(words: &[&str]) -> Result<Filter, Refused> {
-    let mut filter = Filter::default();
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let mut value = || words.next().map(|name| (*name).to_string());
-        match whole(word, &["help", "all", "ibdev", "netdev"]) {
-            Some("help") => return Err(Refused::Words),
-            Some("all") => {}
-            Some("ibdev") => filter.device = value(),
-            Some(_) => filter.netdev = value(),
-            None => match u32::from_str_radix(word, 16) {
-                Ok(id) => filter.group = Some(id),
-                Err(_) => return Err(Refused::Words),
-            },
-        }
-    }
-    Ok(filter)
-}
-
 fn ueid(words: &[&str]) -> Result<(), Refused> {
     let (command, rest) = command(words, &["show", "add", "delete", "flush"]);
     let mut ueids = Ueids::open()?;
     match (command, rest) {
         ("show", []) => {
-            let list = ueids.list().map_err(Refused::Eid)?;
+            let list = ueids.list()?;
             list.iter().for_each(|eid| println!("{eid}"));
         }
-        ("flush", []) => ueids.flush().map_err(Refused::Eid)?,
-        ("add", [eid]) => change(ueids.add(eid)).map_err(Refused::Eid)?,
-        ("delete", [eid]) => change(ueids.remove(eid)).map_err(Refused::Eid)?,
+        ("flush", []) => ueids.flush()?,
+        ("add", [eid]) => change(ueids.add(eid))?,
+        ("delete", [eid]) => change(ueids.remove(eid))?,
         _ => return Err(Refused::Words),
     }
     Ok(())
@@ -256,16 +291,15 @@ fn ueid(words: &[&str]) -> Result<(), Refused> {
 
 /// Converts errors of adding or removing an EID to messages.
 fn change(result: io::Result<()>) -> io::Result<()> {
-    const ENOENT: i32 = 2;
-    const EEXIST: i32 = 17;
-    const EINVAL: i32 = 22;
-    const ERANGE: i32 = 34;
     result.map_err(|error| {
         let text = match error.raw_os_error() {
-            Some(ENOENT) => "specified User EID is not defined",
-            Some(EEXIST) => "specified User EID is already defined",
-            Some(EINVAL) => "specified User EID is invalid",
-            Some(ERANGE) => "maximum number of User EIDs is defined already",
+            Some(libc::ENOENT) => "specified User EID is not defined",
+            Some(libc::EEXIST) => "specified User EID is already defined",
+            Some(libc::EINVAL) => {
+                "specified User EID is invalid: up to 32 of A-Z, 0-9, '.' and '-', of which the first is no \
+                 sign, without '..'"
+            }
+            Some(libc::ERANGE) => "maximum number of User EIDs is defined already",
             _ => return error,
         };
         io::Error::other(text)
@@ -304,13 +338,67 @@ mod tests {
         assert_eq!(command(&["all"], &["show"]), ("show", &["all"][..]));
     }
 
+    fn filter(name: &str, words: &[&str]) -> Result<Filter, Refused> {
+        let call = Call {
+            is_smcd: name == "smcd",
+            details: 0,
+            absolute: false,
+        };
+        call.filter(words)
+    }
+
     #[test]
     fn a_filter_takes_names_and_a_hexadecimal_id() {
-        let Ok(filter) = filter(&["00000100", "ibdev", "mlx5_0"]) else {
+        let Ok(filtered) = filter("smcr", &["00000100", "ibdev", "mlx5_0"]) else {
             panic!("refused");
         };
-        assert_eq!(filter.group, Some(0x100));
-        assert_eq!(filter.device.as_deref(), Some("mlx5_0"));
-        assert!(super::filter(&["nonsense"]).is_err());
+        assert_eq!(filtered.group, Some(0x100));
+        assert_eq!(filtered.device.as_deref(), Some("mlx5_0"));
+        assert!(filter("smcr", &["nonsense"]).is_err());
+    }
+
+    #[test]
+    fn the_uid_of_a_link_stands_for_its_group() {
+        let group = |name, id| filter(name, &[id]).ok().and_then(|filter| filter.group);
+        assert_eq!(group("smcr", "00000103"), Some(0x100));
+        assert_eq!(group("smcr", "0x103"), Some(0x100));
+        assert_eq!(group("smcd", "00000103"), Some(0x103));
+    }
+
+    #[test]
+    fn shared_memory_has_no_devices_to_filter_by() {
+        for words in [["ibdev", "mlx5_0"], ["netdev", "eth0"]] {
+            assert!(filter("smcr", &words).is_ok(), "{words:?}");
+            assert!(filter("smcd", &words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn options_come_before_the_object() {
+        let words = |line: &str| Vec::from_iter(line.split_whitespace().map(str::to_owned));
+        let check = |line: &str, details, absolute, rest: &str| {
+            let (given, rest) = (words(line), words(rest));
+            assert_eq!(
+                options(&given),
+                Asked::Call(details, absolute, &rest),
+                "{line}"
+            );
+        };
+        check("info", 0, false, "info");
+        check("-d stats json", 1, false, "stats json");
+        check("--details stats", 1, false, "stats");
+        check("-dd link all", 2, false, "link all");
+        check("-a -d stats", 1, false, "stats");
+        check("-d -a stats", 0, true, "stats");
+        check("-ad stats", 1, true, "stats");
+        check("-- -d", 0, false, "-d");
+        check("ueid add -A", 0, false, "ueid add -A");
+        check("info -d", 0, false, "info -d");
+        assert_eq!(options(&words("-v info")), Asked::Version);
+        assert_eq!(options(&words("-d --version")), Asked::Version);
+        assert_eq!(options(&words("-h")), Asked::Help);
+        for option in ["-V", "-x", "-", "--nonsense"] {
+            assert_eq!(options(&words(option)), Asked::Unknown(option));
+        }
     }
 }

@@ -19,7 +19,7 @@ use super::parse;
     about = "Show and change the table of physical networks",
     group = ArgGroup::new("device").multiple(true).args(["interface", "ibdevice"])
 )]
-struct Arguments {
+pub(super) struct Arguments {
     /// Enter a device under the name
     #[arg(
         short,
@@ -59,21 +59,14 @@ pub(super) fn run(arguments: &[String]) -> ExitCode {
     };
     match act(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(&error),
+        Err(error) => failed("smc_pnet", &error),
     }
 }
 
 fn act(arguments: &Arguments) -> io::Result<()> {
     let mut table = Table::open()?;
     let places = match &arguments.pnetid {
-        Some(pnetid) if arguments.add => {
-            return table.add(&Place {
-                pnetid: pnetid.clone(),
-                netdev: arguments.interface.clone(),
-                device: arguments.ibdevice.clone(),
-                port: arguments.ibdevice.as_ref().map(|_| arguments.ibport),
-            })
-        }
+        Some(pnetid) if arguments.add => return table.add(&place(arguments, pnetid)),
         Some(pnetid) if arguments.delete => return table.remove(pnetid),
         Some(pnetid) => table.get(pnetid)?,
         None if arguments.flush => return table.flush(),
@@ -81,6 +74,17 @@ fn act(arguments: &Arguments) -> io::Result<()> {
     };
     places.iter().for_each(|place| println!("{}", line(place)));
     Ok(())
+}
+
+/// Returns the entry to add; port 0 means the first one.
+fn place(arguments: &Arguments, pnetid: &str) -> Place {
+    let port = arguments.ibport.max(1);
+    Place {
+        pnetid: pnetid.to_string(),
+        netdev: arguments.interface.clone(),
+        device: arguments.ibdevice.clone(),
+        port: arguments.ibdevice.as_ref().map(|_| port),
+    }
 }
 
 /// Formats an entry as one line; absent names are printed as the kernel does.
@@ -100,12 +104,26 @@ fn line(place: &Place) -> String {
 mod tests {
     use super::*;
 
+    fn parsed(line: &str) -> Option<Arguments> {
+        let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+        parse(&words).ok()
+    }
+
+    #[test]
+    fn the_first_port_is_meant_where_none_is_said() {
+        for (line, port) in [
+            ("-a -D mlx5_0 N", Some(1)),
+            ("-a -D mlx5_0 -P 0 N", Some(1)),
+            ("-a -D mlx5_0 -P 2 N", Some(2)),
+            ("-a -I eth0 N", None),
+        ] {
+            let entry = place(&parsed(line).unwrap(), "N");
+            assert_eq!(entry.port, port, "{line}");
+        }
+    }
+
     #[test]
     fn the_name_is_before_or_after_the_options() {
-        let parsed = |line: &str| {
-            let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
-            parse::<Arguments>(&words).ok()
-        };
         for line in [
             "-a NET1 -I eth0",
             "-a -I eth0 NET1",

@@ -86,13 +86,14 @@ fn parse(arguments: &[OsString]) -> Result<Call, String> {
                     call.debug = true;
                     continue;
                 }
+                // What follows does not matter, even if it is wrong.
                 'h' => {
                     call.help = true;
-                    continue;
+                    return Ok(call);
                 }
                 'v' => {
                     call.version = true;
-                    continue;
+                    return Ok(call);
                 }
                 'r' => &mut call.rcvbuf,
                 't' => &mut call.sndbuf,
@@ -106,7 +107,7 @@ fn parse(arguments: &[OsString]) -> Result<Call, String> {
             *place = Some(checked(size)?);
         }
     }
-    match call.command.is_empty() && !call.help && !call.version {
+    match call.command.is_empty() {
         true => Err("Missing command parameter".to_string()),
         false => Ok(call),
     }
@@ -175,6 +176,18 @@ mod tests {
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }
-        assert!(parsed("-v").unwrap().version && parsed("-h").unwrap().help);
+    }
+
+    #[test]
+    fn the_first_of_help_and_version_ends_the_options() {
+        for line in ["-v", "-vx", "-v -r", "-dv -h"] {
+            let call = parsed(line).unwrap();
+            assert!(call.version && !call.help, "{line}");
+        }
+        for line in ["-h", "-h -x", "-hv"] {
+            let call = parsed(line).unwrap();
+            assert!(call.help && !call.version, "{line}");
+        }
+        assert!(parsed("-xv").is_err());
     }
 }

@@ -18,7 +18,7 @@ use super::parse;
 
 #[derive(Parser)]
 #[command(name = "smcss", about = "Show the SMC sockets")]
-struct Arguments {
+pub(super) struct Arguments {
     /// Listening and unconnected sockets, too
     #[arg(short, long)]
     all: bool,
@@ -53,9 +53,9 @@ pub(super) fn run(arguments: &[String]) -> ExitCode {
         }
         // No module has registered for this family.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            failed(&io::ErrorKind::NotFound.into())
+            failed("Error", &io::ErrorKind::NotFound.into())
         }
-        Err(error) => failed(&error),
+        Err(error) => failed("Error", &error),
     }
 }
 

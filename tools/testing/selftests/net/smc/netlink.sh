@@ -56,6 +56,16 @@ runs() {
 	esac
 }
 
+# link_names_group: smcr takes the UID of a link, as link-show prints it, for that of its group.
+link_names_group() {
+	local group uid
+	read -r group uid < <(/tmp/smcr -d linkgroup link-show | awk 'NR == 2 { print $1, $7 }')
+	echo "# group $group, link $uid"
+	[ "${uid%??}" = "${group%??}" ] && [ "$uid" != "$group" ] &&
+		[ "$(/tmp/smcr linkgroup "$uid" | awk 'NR > 1 { print $1 }')" = "$group" ] &&
+		[ "$(/tmp/smcr linkgroup link-show "$uid" | awk 'NR == 2 { print $1 }')" = "$group" ]
+}
+
 # fallback_is CODE: the next connection goes over TCP, for that reason as the client has it.
 fallback_is() {
 	local before
@@ -238,7 +248,16 @@ check "smc_pnet: it is there" pnet_is "NET5 n/a rxe_a 1"
 check_not "smc_pnet: a name without an option" called_as smc_pnet NET5
 check "smc_pnet: the name before the option" called_as smc_pnet NET5 -d
 check "smc_pnet: nothing is left" [ -z "$(called_as smc_pnet)" ]
+check "smc_pnet: nothing has a name" [ -z "$(called_as smc_pnet -s NOSUCH)" ]
+check "smc_pnet: no such name to remove" fails_saying "smc_pnet: Object not found" called_as smc_pnet -d NOSUCH
+check "smc_pnet: the first port" called_as smc_pnet -a -D rxe_a -P 0 NET5
+check "smc_pnet: a port twice" fails_saying "smc_pnet: Object exists" called_as smc_pnet -a -D rxe_a NET5
+check "smc_pnet: no name" fails_saying "smc_pnet: Invalid input data or parameter" called_as smc_pnet -a -D rxe_b A_B
+check "smc_pnet: all go" called_as smc_pnet -f
 check "smcr: no such ID" ends_with 255 called_as smcr ueid del NOSUCH
+check "smcr: two dots in a row are no ID" ends_with 255 called_as smcr ueid add A..B
+check_not "smc ueid: neither are they" ueid add A..B
+check "smcr: options are before the object" ends_with 255 called_as smcr info -d
 check "and it is SMC-R as at first" smctest --expect smc path
 
 # What is named first and comes later.
@@ -266,6 +285,7 @@ check "and their rings" smctest --expect smc hold --connections 1 --seconds 1 --
 check "smcr lists groups" sh -c "ln -sf '$BIN/smc' /tmp/smcr && /tmp/smcr linkgroup | grep -q SINGLE"
 check "and links" sh -c "/tmp/smcr -dd link link-show all |
 	grep -E '^[0-9a-f]{6}00 (CLNT|SERV)     SINGLE   .* LINK_ACTIVE +[0-9]+  [0-9a-f]{6}01  [0-9a-f]{6}01  rxe_a        1  '"
+check "and a group, by the UID of its link" link_names_group
 check "and devices" sh -c "/tmp/smcr d | grep -E ' rxe_b       1    ACTIVE  0 +(Yes|No) +[0-9]+\$'"
 check "and what there is" sh -c "/tmp/smcr info | grep -q '^SMC Version: *2.1'"
 check "and counters, since a reset" resets
@@ -291,5 +311,10 @@ check_not "smcr knows its objects" sh -c "/tmp/smcr nonsense 2>/dev/null"
 check "smcd has none of ours" sh -c "ln -sf '$BIN/smc' /tmp/smcd && [ -z \"\$(/tmp/smcd linkgroup)\" ]"
 
 check "module unloads" within 20 unload_smc
-check_not "without it smcss says so" called_as smcss
+check "without it smcss says so" fails_saying "Error: SMC module not loaded" called_as smcss
+check "and so does smcr" fails_saying "Error: SMC module not loaded" called_as smcr info
+check "and smc_pnet" fails_saying "smc_pnet: SMC module not loaded" called_as smc_pnet
+# SO_PROTOCOL
+check "smc_run starts programs, with TCP sockets" called_as smc_run python3 -c \
+	"import socket as s; assert s.socket().getsockopt(s.SOL_SOCKET, 38) == s.IPPROTO_TCP"
 finish

@@ -165,6 +165,9 @@ HEAD="LG-ID    VLAN  #Conns  PNET-ID"
 check "smcd linkgroup" beside 3 prints "$HEAD" "$GROUP    0       3" -- called_as smcd linkgroup
 check "smcd linkgroup, by its id" beside 3 prints "$HEAD" "$GROUP    0       3" -- called_as smcd linkgroup show $GROUP
 check "smcd linkgroup, by another" beside 3 prints "$HEAD" -- called_as smcd linkgroup show 00000200
+check "smcd linkgroup link-show is the same" beside 3 prints "$HEAD" "$GROUP    0       3" -- \
+	called_as smcd linkgroup link-show
+check_not "smcd linkgroup, by a device" called_as smcd linkgroup ibdev rxe_a
 check "smcd -d linkgroup" beside 3 prints "LG-ID    : $GROUP" "VLAN     : 0" "PNET-ID  : " "Version  : 2" "Peer-Rel : 1" \
 	"Peer-Host: $(uname -n)" "Peer-OS  : LINUX" "EID      : " "#Conns   : 3" "Sndbuf   : 0 B" "DMB      : 0 B" -- \
 	called_as smcd -d linkgroup
