@@ -136,19 +136,28 @@ pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
 }
 
 fn usage(name: &str) -> String {
-    let mut lines = [
-        format!("Usage: {name} [-v] [-d] [-dd] [-a] OBJECT {{COMMAND | help}}").as_str(),
-        "  linkgroup [show | link-show] [all | LG-ID] [ibdev NAME] [netdev NAME]",
-        "  device [show] [all] [ibdev NAME] [netdev NAME]",
+    let head = format!("Usage: {name} [-v] [-d] [-dd] [-a] OBJECT {{COMMAND | help}}");
+    let (groups, devices, seid) = match name {
+        "smcd" => (
+            "  linkgroup [show] [all | LG-ID]",
+            "  device [show] [all]",
+            "\n  seid [show | enable | disable]",
+        ),
+        _ => (
+            "  linkgroup [show | link-show] [all | LG-ID] [ibdev NAME] [netdev NAME]",
+            "  device [show] [all] [ibdev NAME] [netdev NAME]",
+            "",
+        ),
+    };
+    let lines = [
+        &head,
+        groups,
+        devices,
         "  info [show]",
         "  stats [show | reset | json]",
         "  ueid [show | add EID | del EID | flush]",
-    ]
-    .join("\n");
-    if name == "smcd" {
-        lines.push_str("\n  seid [show | enable | disable]");
-    }
-    lines
+    ];
+    lines.join("\n") + seid
 }
 
 /// Returns the first of `words` that begins with `cut`.
@@ -325,6 +334,14 @@ fn seid(words: &[&str]) -> Result<(), Refused> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_tool_helps_with_its_own_words() {
+        let (smcr, smcd) = (usage("smcr"), usage("smcd"));
+        assert!(smcr.contains("link-show") && smcr.contains("ibdev") && !smcr.contains("seid"));
+        assert!(smcd.ends_with("\n  seid [show | enable | disable]"));
+        assert!(!smcd.contains("link-show") && !smcd.contains("ibdev"));
+    }
 
     #[test]
     fn words_may_be_cut() {
