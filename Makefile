@@ -63,7 +63,8 @@ install: module
 headers_install:
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include/linux include/uapi/linux/smc_rs.h
 
-# The drop-in names are links: the command behaves like the tool that it is called as.
+# The drop-in names are links: the command behaves like the tool that it is called as. libsmc-preload.so, where the
+# dynamic linker searches, is what is preloaded by units and scripts that were written for smc-tools.
 TOOLS := out/tools
 NAMES := smcss smcr smcd smc_pnet smc_run
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
@@ -73,14 +74,19 @@ tools:
 	@$(RM) -r $(TOOLS) && mkdir -p $(TOOLS)/man
 	$(BUILT)/smc man --dir $(TOOLS)/man
 	@for shell in bash fish zsh; do $(BUILT)/smc completions $$shell >$(TOOLS)/smc.$$shell || exit; done
+	@for name in $(NAMES); do $(BUILT)/smc completions bash --tool $$name >$(TOOLS)/$$name.bash || exit; done
 
 # The units are off until they are enabled, and what an administrator wrote into the configuration stays.
 install-tools: tools headers_install
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(BUILT)/smc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/smc-rs $(BUILT)/libsmc_preload.so
 	@for name in $(NAMES); do ln -sf smc $(DESTDIR)$(PREFIX)/bin/$$name || exit; done
+	ln -sf smc-rs/libsmc_preload.so $(DESTDIR)$(PREFIX)/lib/libsmc-preload.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(TOOLS)/man/*.1
-	install -D -m 644 $(TOOLS)/smc.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/smc
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man8 $(TOOLS)/man/*.8
+	@for name in smc $(NAMES); do \
+		install -D -m 644 $(TOOLS)/$$name.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$name || exit; \
+	done
 	install -D -m 644 $(TOOLS)/smc.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/smc.fish
 	install -D -m 644 $(TOOLS)/smc.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_smc
 	install -D -m 644 -t $(DESTDIR)$(UNITDIR) packaging/smc-switch.service packaging/smc-exporter.service

@@ -3,6 +3,7 @@
 //! The commands of smc-tools, with their options, columns and exit codes: `smcss`, `smcr`, `smcd`,
 //! `smc_pnet` and `smc_run`, selected by the name under which this program is called.
 
+mod definitions;
 mod object;
 mod report;
 mod smc_pnet;
@@ -19,6 +20,8 @@ use clap::Arg;
 use clap::ArgAction;
 use clap::Command;
 use clap::Parser;
+
+pub(crate) use definitions::commands;
 
 /// Runs the tool that the program was called as; `None` if it is another name.
 pub(crate) fn run(arguments: &[OsString]) -> Option<ExitCode> {
