@@ -69,6 +69,14 @@ exit_code() {
 	[ $? = 7 ]
 }
 
+# not_started: of commands that are not there, or are none.
+not_started() {
+	smc run --bpf nosuch
+	[ $? = 127 ] || return
+	smc run --bpf /tmp
+	[ $? = 126 ]
+}
+
 # shown LINE...: just these are switched.
 shown() {
 	[ "$(smc switch show)" = "$(printf '%s\n' "$@")" ]
@@ -99,6 +107,7 @@ check "nor a socket of MPTCP" by_tcp "$BYTES" exchange raw -mptcp plainly
 both "smc run --bpf" by_rdma '' smc run --bpf
 check "smc run --bpf: a socket of MPTCP" by_rdma "$BYTES" exchange raw -mptcp smc run --bpf
 check "the exit code is the command's" exit_code
+check "and 127 or 126 where it cannot be started" not_started
 check "nothing stays" within 10 no_run_cgroups
 check "who may not is told" fails_saying "BPF programs need root" \
 	setpriv --reuid=65534 --clear-groups smc switch add --program x

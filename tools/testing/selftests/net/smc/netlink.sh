@@ -256,7 +256,7 @@ check "smc_pnet: no name" fails_saying "smc_pnet: Invalid input data or paramete
 check "smc_pnet: all go" called_as smc_pnet -f
 check "smcr: no such ID" ends_with 255 called_as smcr ueid del NOSUCH
 check "smcr: two dots in a row are no ID" ends_with 255 called_as smcr ueid add A..B
-check_not "smc ueid: neither are they" ueid add A..B
+check_not "smc ueid: neither are they" ueid add B..C
 check "smcr: options are before the object" ends_with 255 called_as smcr info -d
 check "and it is SMC-R as at first" smctest --expect smc path
 
