@@ -312,6 +312,11 @@ impl Sock {
         }
     }
 
+    /// Has SO_INCOMING_CPU, which the kernel reads from the application's socket, be that of TCP as it is now.
+    fn show_incoming_cpu(&self) {
+        self.sk.set_incoming_cpu(self.tcp.incoming_cpu());
+    }
+
     fn listener(&self) -> Option<Arc<Listener>> {
         self.with_listener(Arc::clone)
     }

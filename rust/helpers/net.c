@@ -226,6 +226,16 @@ void smc_helper_sk_set_async_nospace(struct sock *sk)
 	sk_set_bit(SOCKWQ_ASYNC_NOSPACE, sk);
 }
 
+int smc_helper_sk_incoming_cpu(const struct sock *sk)
+{
+	return READ_ONCE(sk->sk_incoming_cpu);
+}
+
+void smc_helper_sk_set_incoming_cpu(struct sock *sk, int cpu)
+{
+	WRITE_ONCE(sk->sk_incoming_cpu, cpu);
+}
+
 bool smc_helper_sk_stream_is_writeable(const struct sock *sk)
 {
 	return sk_stream_is_writeable(sk);

@@ -47,6 +47,7 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Carrier) -> bool 
             // Does nothing if there was another one before.
             this.first.populate(first);
             successes.count(version);
+            this.show_incoming_cpu();
             this.apply_late_shutdown();
             this.sk.wake_state();
             this.sk.wake_writable();

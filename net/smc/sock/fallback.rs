@@ -37,7 +37,7 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
     };
     // Without it TCP wakes too often, which is harmless.
     let _ = this.tcp.set_rcvlowat(&this.sk);
-    show_bufs(this);
+    show_options(this);
     this.shared.stats.fell_back(this.role, info.reason);
     trace::switch_to_fallback(&this.sk, &this.tcp, info.reason.code());
     if let Err(e) = this.tcp.take_err() {
@@ -57,11 +57,12 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
     true
 }
 
-/// Has SO_SNDBUF and SO_RCVBUF, which the kernel reads from the application's socket, be those of TCP as they are now:
-/// they grow with the connection.
-fn show_bufs(this: &Sock) {
+/// Has options that the kernel reads from the application's socket be those of TCP as they are now: SO_SNDBUF and
+/// SO_RCVBUF, which grow with the connection, and SO_INCOMING_CPU.
+fn show_options(this: &Sock) {
     let (sndbuf, rcvbuf) = this.tcp.bufs();
     this.sk.set_bufs(sndbuf, rcvbuf);
+    this.show_incoming_cpu();
 }
 
 /// connect(2) of a socket for which TCP answers.
@@ -101,7 +102,7 @@ pub(super) fn send(this: &Sock, msg: &mut Msg<'_>) -> Result<usize> {
     // EPIPE only.
     msg.set_nosignal();
     let result = this.tcp.sendmsg(msg).map_err(error);
-    show_bufs(this);
+    show_options(this);
     result
 }
 
@@ -123,7 +124,7 @@ pub(super) fn recv(this: &Sock, msg: &mut Msg<'_>, flags: u32) -> Result<usize> 
     let room = msg.len();
     this.await_front(flags)?;
     let received = this.tcp.recvmsg(msg, flags);
-    show_bufs(this);
+    show_options(this);
     let len = match received {
         // The pending error says why there is no connection.
         Err(e) if e == ENOTCONN => return this.sk.take_err().and(Err(e)),

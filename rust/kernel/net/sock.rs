@@ -367,6 +367,18 @@ impl Sk {
         }
     }
 
+    /// Sets the reported SO_INCOMING_CPU.
+    pub fn set_incoming_cpu(&self, cpu: i32) {
+        let sk = self.option_sk();
+        // SAFETY: The socket is alive; the field is read and written whole.
+        unsafe {
+            // Mostly it has not changed, and the cache line stays clean.
+            if bindings::sk_incoming_cpu(sk) != cpu {
+                bindings::sk_set_incoming_cpu(sk, cpu);
+            }
+        }
+    }
+
     /// Stores SO_REUSEPORT for getsockopt(2): the kernel does so for sockets of AF_INET and AF_INET6 only.
     /// Context: may sleep.
     pub fn set_reuseport(&self, on: bool) {

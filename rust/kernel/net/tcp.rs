@@ -408,6 +408,12 @@ impl TcpSocket {
         (bytes(sndbuf), bytes(rcvbuf))
     }
 
+    /// SO_INCOMING_CPU: the processor that received the last packet; negative before the first.
+    pub fn incoming_cpu(&self) -> i32 {
+        // SAFETY: The socket is alive; the field is read whole.
+        unsafe { bindings::sk_incoming_cpu(self.sk_ptr()) }
+    }
+
     /// Makes TCP report data from now on once there is as much as `front` waits for (SO_RCVLOWAT).
     ///
     /// # Errors

@@ -92,7 +92,6 @@ groups! {
     PEER_SHUT, "the peer is shut down": "the peer is shut down for writing", "shut down at both ends";
     ACCEPTED, "accepted": "accepted", "the peer has closed";
     ENDED, "shut down at both ends, or reset": "shut down at both ends", "reset";
-    REFUSED, "refused": "refused";
     FALLEN, "fallen back": "fallen back, client", "fallen back, accepted", "fallen back, the peer has closed";
     FALLEN_CLIENT, "client, fallen back": "fallen back, client", "fallen back, the peer has closed";
     FALLEN_ACCEPTED, "accepted, fallen back": "fallen back, accepted";

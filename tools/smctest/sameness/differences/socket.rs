@@ -21,7 +21,6 @@ use super::IPPROTO;
 use super::LISTENING;
 use super::NOT_FALLEN;
 use super::RDMA;
-use super::REFUSED;
 use super::SET;
 use super::SMC;
 use super::ULP;
@@ -163,14 +162,6 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         effects: &[],
         answers: &["EBADF"],
         why: "the kernel answers it for a TCP socket only",
-    },
-    Difference {
-        options: &["SO_INCOMING_CPU"],
-        families: ALL,
-        groups: &[RDMA, REFUSED, FALLEN, ACCEPTEDS_SET],
-        effects: &[],
-        answers: &["4 bytes: none"],
-        why: "no processor receives packets for the application's socket",
     },
     Difference {
         options: &["SO_TIMESTAMP", "SO_TIMESTAMPNS", "SO_TIMESTAMPING"],
