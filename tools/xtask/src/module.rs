@@ -187,7 +187,7 @@ pub(crate) fn extra(
         Extra::RoceV1 => soft_roce(dirs, tools, kernel, &ROCE_V1),
         Extra::RoceLimits => soft_roce(dirs, tools, kernel, &ROCE_LIMITS),
         Extra::RoceTwoPorts => soft_roce(dirs, tools, kernel, &ROCE_TWO_PORTS),
-        Extra::Tests(suite) => Ok(path_in("SUITE", &suite.prepare(dirs)?)),
+        Extra::Tests(suite) => Ok(path_in("SUITE", &suite.prepare(dirs, kernel)?)),
     }
 }
 

@@ -90,6 +90,7 @@ const APPS: &[&str] = &[
     "golang-go",
     "golang-src",
     "haproxy",
+    "libcap-dev",
     "libmemcached-tools",
     "libsoup-3.0-0",
     "memcached",

@@ -13,6 +13,7 @@ use serde_json::{json, Value};
 
 use crate::apt::{self, Apt};
 use crate::dirs::Dirs;
+use crate::kernel::Kernel;
 use crate::packages;
 use crate::run::{lock, output, processors, run};
 use crate::suite::APPS;
@@ -22,6 +23,8 @@ use crate::suite::APPS;
 pub(crate) enum Suite {
     Gevent,
     Go,
+    Kernel,
+    Libevent,
     Libsoup,
     Liburing,
     Libuv,
@@ -32,13 +35,15 @@ pub(crate) enum Suite {
 
 impl Suite {
     /// Fetches and builds the suite, unless that was done before. Returns what its script runs: a program or a folder.
-    pub(crate) fn prepare(self, dirs: &Dirs) -> Result<PathBuf> {
+    pub(crate) fn prepare(self, dirs: &Dirs, kernel: &Kernel) -> Result<PathBuf> {
         let kept = dirs.cache.join("suites");
         fs::create_dir_all(&kept)?;
         let _lock = lock(&kept.join("lock"), "build of other projects' tests")?;
         match self {
             Self::Gevent => gevent(dirs, &kept),
             Self::Go => go(dirs),
+            Self::Kernel => selftests(dirs, kernel),
+            Self::Libevent => libevent(dirs, &kept),
             Self::Libsoup => libsoup(&kept),
             Self::Liburing => liburing(dirs, &kept),
             Self::Libuv => libuv(dirs, &kept),
@@ -78,6 +83,96 @@ fn libuv(dirs: &Dirs, kept: &Path) -> Result<PathBuf> {
             .current_dir(&build),
     )?;
     Ok(program)
+}
+
+/// Builds libevent's tests; returns their program.
+fn libevent(dirs: &Dirs, kept: &Path) -> Result<PathBuf> {
+    let release = apt::codename();
+    let dir = kept.join(format!("libevent-{release}"));
+    let build = dir.join("build");
+    let program = build.join("bin/regress");
+    if program.exists() {
+        return Ok(program);
+    }
+    clear(&dir)?;
+    fs::create_dir_all(&build)?;
+    println!("libevent's tests: fetching and building");
+    let source = sources(dirs, &release)?.source("libevent", &dir)?;
+    output(
+        Command::new("cmake")
+            .args([
+                "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+                "-DEVENT__LIBRARY_TYPE=STATIC",
+                "-DEVENT__DISABLE_BENCHMARK=ON",
+                "-DEVENT__DISABLE_SAMPLES=ON",
+                "-DEVENT__DISABLE_MBEDTLS=ON",
+            ])
+            .arg(source)
+            .current_dir(&build),
+    )?;
+    output(
+        Command::new("make")
+            .arg(format!("-j{}", processors()))
+            .arg("regress")
+            .current_dir(&build),
+    )?;
+    Ok(program)
+}
+
+/// The kernel's own selftests that use TCP, by their files below `tools/testing/selftests/net`.
+const KERNEL_TESTS: [&str; 16] = [
+    "bind_timewait",
+    "bind_wildcard",
+    "epoll_busy_poll",
+    "getsockopt_iter",
+    "mptcp/mptcp_connect",
+    "mptcp/mptcp_inq",
+    "reuseaddr_conflict",
+    "reuseport_addr_any",
+    "reuseport_bpf",
+    "reuseport_bpf_cpu",
+    "reuseport_dualstack",
+    "sk_connect_zero_addr",
+    "so_incoming_cpu",
+    "so_netns_cookie",
+    "tcp_inq",
+    "tcp_port_share",
+];
+
+/// Builds selftests of this kernel, with its own headers; returns the folder of the programs.
+fn selftests(dirs: &Dirs, kernel: &Kernel) -> Result<PathBuf> {
+    let source = fs::canonicalize(kernel.dir.join("source"))?;
+    let name = source.file_name().context("a kernel source has a name")?;
+    let dir = dirs.out("suites/kernel").join(name);
+    let bin = dir.join("bin");
+    println!("the kernel's selftests: building");
+    output(
+        Command::new("make")
+            .args(["-s", "ARCH=x86", "headers_install"])
+            .arg(format!("O={}", dir.join("build").display()))
+            .arg(format!("INSTALL_HDR_PATH={}", dir.display()))
+            .current_dir(&source),
+    )?;
+    clear(&bin)?;
+    let tests = source.join("tools/testing/selftests");
+    for test in KERNEL_TESTS {
+        let file = tests.join("net").join(test).with_extension("c");
+        let program = file.file_stem().context("a file has a name")?;
+        run(Command::new("gcc")
+            .args(["-O2", "-w", "-D_GNU_SOURCE="])
+            .arg("-isystem")
+            .arg(dir.join("include"))
+            .arg("-I")
+            .arg(source.join("tools/include"))
+            .arg("-I")
+            .arg(&tests)
+            .arg("-I")
+            .arg(tests.join("net"))
+            .arg("-o")
+            .args([&bin.join(program), &file])
+            .args(["-lpthread", "-lcap"]))?;
+    }
+    Ok(bin)
 }
 
 /// Liburing's tests that use stream sockets of IP.

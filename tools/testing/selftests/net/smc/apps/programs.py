@@ -3,6 +3,7 @@
 """Runs tests that are programs, and writes their outcomes as unittests.py does, which compares them.
 
     programs.py libuv FOLDER PROGRAM PATTERN...   tests of libuv's runner whose whole names match one of them
+    programs.py libevent FOLDER PROGRAM PATTERN...   the same of libevent's program
     programs.py glib FOLDER PROGRAM               the tests of a program with GLib's test framework
     programs.py codes FOLDER PROGRAM...           programs that are a test each, and say by their exit code how it ends
     programs.py mtr FOLDER SOURCE SCRATCH TEST... tests of the suite `main` with MariaDB's runner in SOURCE
@@ -89,6 +90,22 @@ def libuv(folder, program, patterns):
             yield name, alone(f'{folder}/{name}', command), functools.partial(alone, command=command)
 
 
+def by_summary(path, command):
+    """The outcome of a test of libevent, which says how many it has skipped."""
+    code, said = ends(path, LIMIT, command)
+    outcome = {None: 'hangs', 0: 'ok'}.get(code, 'fails')
+    return 'skipped' if outcome == 'ok' and '(1 skipped)' in said else outcome
+
+
+def libevent(folder, program, patterns):
+    """As libuv()."""
+    # Those that are disabled have a mark in front of their names.
+    for name in listed([program, '--list-tests'], r'^    (\w+/\S+)'):
+        if any(re.fullmatch(pattern, name) for pattern in patterns):
+            path, command = f'{folder}/{name.replace("/", ".")}', [program, '--verbose', name]
+            yield name, by_summary(path, command), functools.partial(by_summary, command=command)
+
+
 def glib(folder, program):
     """The same; they run in one process, as far as it comes."""
     names = listed([program, '-l'], r'^/.*')
@@ -139,6 +156,9 @@ if __name__ == '__main__':
         case ['libuv', folder, program, *patterns] if patterns:
             os.makedirs(folder)
             run(folder, libuv(folder, program, patterns))
+        case ['libevent', folder, program, *patterns] if patterns:
+            os.makedirs(folder)
+            run(folder, libevent(folder, program, patterns))
         case ['glib', folder, program]:
             os.makedirs(folder)
             run(folder, glib(folder, program))
