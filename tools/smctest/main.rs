@@ -26,6 +26,7 @@ mod connrate;
 mod context;
 mod crowd;
 mod data;
+mod destroyed;
 mod ending;
 mod endings;
 mod event_loop;
@@ -107,6 +108,8 @@ enum Command {
     ClosedListener(closed_listener::Arguments),
     /// Open and close connections in several processes
     Churn(churn::Arguments),
+    /// Destroy one end of many connections administratively
+    Destroyed(destroyed::Arguments),
     /// Let allocations fail
     Failing(failing::Arguments),
     /// Transfer in both directions while links fail
@@ -194,6 +197,7 @@ fn main() -> ExitCode {
         Command::ClosedClient(options) => closed_client::run(context, options),
         Command::ClosedListener(options) => closed_listener::run(context, options),
         Command::Churn(options) => churn::run(context, options),
+        Command::Destroyed(options) => destroyed::run(context, options),
         Command::Failing(options) => failing::run(context, options),
         Command::Failover(options) => failover::run(context, options),
         Command::Killed(options) => killed::run(context, options),

@@ -69,7 +69,7 @@ pub(super) fn accept(
     session: &mut Session<'_>,
     chosen: proto::SmcdChoice,
 ) -> Result<SmcdConn, Failure> {
-    let offer = smcd::SmcdOffer::new(session.sk).map_err(internal)?;
+    let offer = smcd::SmcdOffer::new(session.sk, session.tcp).map_err(internal)?;
     let message = chosen.accept(offer.endpoint(), session.local.hostname);
     session.clc.send(&ClcMessage::Accept(message))?;
     let answer = session.clc.receive(CLC_WAIT)?;
@@ -89,7 +89,7 @@ pub(super) fn connect(
     session: &mut Session<'_>,
     accepted: &AcceptedSmcD,
 ) -> Result<SmcdConn, Failure> {
-    let attached = smcd::attach(accepted.server(), session.sk);
+    let attached = smcd::attach(accepted.server(), session.sk, session.tcp);
     let (conn, end) = attached.map_err(|e| match e {
         e if e == ENOMEM => internal(e).into(),
         _ => Failure::from(PeerMisbehaved::ModeNotOffered),

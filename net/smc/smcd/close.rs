@@ -93,35 +93,52 @@ impl SmcdConn {
     /// Resets the connection: the application gets `err`, and so does the peer's its own error.
     /// Context: does not sleep.
     pub(crate) fn kill(&self, err: Error) {
+        let reset = self.pair.reset.lock();
         let ends = self.ends();
         // A peer that has closed is no part of the connection any more: what it sent can be read.
         if !ends.is_connected() || ends.peer.contains(EndFlags::CLOSED) {
             return;
         }
-        self.reset_peer(ECONNRESET);
+        // The error comes first: no reader is to take the reset for an orderly end.
+        self.own().with_sk(|sk| sk.note_err(err));
+        let is_news = self.mark_reset(ECONNRESET);
+        drop(reset);
         self.own().with_sk(|sk| {
-            sk.set_err(err);
             self.show_state(sk);
+            sk.wake_err();
             sk.wake_state();
         });
+        self.tell_reset(is_news);
     }
 
-    /// Marks both ends as reset. The peer's application gets `err`, unless both sides had finished.
+    /// Resets the connection, which this end closes. The peer's application gets `err`, unless both sides had finished.
     fn reset_peer(&self, err: Error) {
+        let reset = self.pair.reset.lock();
+        let is_news = self.mark_reset(err);
+        drop(reset);
+        self.tell_reset(is_news);
+    }
+
+    /// Marks both ends as reset, with `err` for the peer's application, unless both sides had finished. Returns whether
+    /// that is news to the peer. The caller holds `Pair::reset`, and wakes those who wait.
+    fn mark_reset(&self, err: Error) -> bool {
         let ends = self.ends();
-        let peer = self.peer();
-        // The error comes first: no reader is to take the reset for an orderly end.
         let is_news = !ends
             .peer
             .intersects(EndFlags::CLOSED.with(EndFlags::RESET, true));
         let was_over = ends.is_peer_done() && ends.own.contains(EndFlags::SHUT_WRITE);
         if is_news && !was_over {
-            peer.with_sk(|sk| sk.note_err(err));
+            self.peer().note_reset(err);
         }
         self.add(self.role.other(), EndFlags::RESET);
         self.add(self.role, EndFlags::RESET);
+        is_news
+    }
+
+    /// Wakes the peer's application after a reset, if that `is_news`.
+    fn tell_reset(&self, is_news: bool) {
         if is_news {
-            peer.with_sk(Sk::wake_err);
+            self.peer().with_sk(Sk::wake_err);
             self.wake_peer();
         }
     }
@@ -129,21 +146,24 @@ impl SmcdConn {
     /// Data were sent to a peer that has closed, or shut both directions down: later sends fail, as after the reset
     /// that would answer over TCP. A socket that was only shut down is reset by what it gets.
     pub(super) fn note_sent_after_close(&self) {
-        let before = self.add(self.role, EndFlags::SENT_AFTER_CLOSE);
+        let reset = self.pair.reset.lock();
         let seen = EndFlags::SENT_AFTER_CLOSE.with(EndFlags::RESET, true);
-        if before.intersects(seen) {
+        if self.ends().own.intersects(seen) {
             return;
         }
+        self.own().with_sk(|sk| sk.note_err(EPIPE));
+        self.add(self.role, EndFlags::SENT_AFTER_CLOSE);
+        let is_open = !self.ends().peer.contains(EndFlags::CLOSED);
+        if is_open {
+            self.peer().note_reset(ECONNRESET);
+            self.add(self.role.other(), EndFlags::RESET);
+        }
+        drop(reset);
         self.own().with_sk(|sk| {
-            sk.set_err(EPIPE);
+            sk.wake_err();
             sk.wake_state();
         });
-        if !self.ends().peer.contains(EndFlags::CLOSED) {
-            self.peer().with_sk(|sk| sk.note_err(ECONNRESET));
-            self.add(self.role.other(), EndFlags::RESET);
-            self.peer().with_sk(Sk::wake_err);
-            self.wake_peer();
-        }
+        self.tell_reset(is_open);
     }
 
     /// Tells the peer's application that something has changed.

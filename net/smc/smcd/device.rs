@@ -23,7 +23,10 @@ use kernel_ext::{
         Global,
         Published, //
     },
-    net::Sk,
+    net::{
+        Sk,
+        TcpSocket, //
+    },
     prelude::*,
     random, //
 };
@@ -94,6 +97,7 @@ pub(crate) fn own_gid() -> Option<DeviceGid> {
 /// A server that waits for its client.
 struct Offered {
     sk: ARef<Sk>,
+    tcp: Arc<TcpSocket>,
     token: u64,
     gid: DeviceGid,
     taken: Pin<KBox<Taken>>,
@@ -121,7 +125,7 @@ pub(crate) struct SmcdOffer(Arc<Offered>);
 impl SmcdOffer {
     /// Waits for a client that knows the token.
     /// Context: may sleep.
-    pub(crate) fn new(sk: &ARef<Sk>) -> Result<Self> {
+    pub(crate) fn new(sk: &ARef<Sk>, tcp: &Arc<TcpSocket>) -> Result<Self> {
         let device = DEVICE.get().ok_or(ENODEV)?;
         let token = random::number_u64();
         let taken = pin_init!(Taken {
@@ -130,6 +134,7 @@ impl SmcdOffer {
         let offered = Arc::new(
             Offered {
                 sk: sk.clone(),
+                tcp: tcp.clone(),
                 token,
                 gid: device.gid,
                 taken: KBox::pin_init(taken, GFP_KERNEL)?,
@@ -186,7 +191,11 @@ impl Drop for SmcdOffer {
 /// # Errors
 ///
 /// `ENOENT` if there is none, or the server waits no more; `ENOMEM`.
-pub(crate) fn attach(server: &SmcD, sk: &ARef<Sk>) -> Result<(SmcdConn, SmcD)> {
+pub(crate) fn attach(
+    server: &SmcD,
+    sk: &ARef<Sk>,
+    tcp: &Arc<TcpSocket>,
+) -> Result<(SmcdConn, SmcD)> {
     let device = DEVICE.get().ok_or(ENOENT)?;
     if !device.gid.is_of(server) {
         return Err(ENOENT);
@@ -196,8 +205,8 @@ pub(crate) fn attach(server: &SmcD, sk: &ARef<Sk>) -> Result<(SmcdConn, SmcD)> {
     let (_, offered) = node.ok_or(ENOENT)?.to_key_value();
     let token = random::number_u64();
     let pair = Pair::new(
-        SmcdEnd::new(sk.clone(), token),
-        SmcdEnd::new(offered.sk.clone(), offered.token),
+        SmcdEnd::new(sk.clone(), tcp.clone(), token),
+        SmcdEnd::new(offered.sk.clone(), offered.tcp.clone(), offered.token),
     )?;
     idle::add(&pair)?;
     let conn = |role| SmcdConn {

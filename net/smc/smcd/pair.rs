@@ -25,7 +25,10 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    net::Sk,
+    net::{
+        Sk,
+        TcpSocket, //
+    },
     prelude::*,
     read_once::ReadOnce, //
 };
@@ -41,12 +44,20 @@ use smc_proto::{
 
 use super::pipe::Pipe;
 
+/// What an end has until the application closes its socket.
+struct Owner {
+    /// The socket that the application holds.
+    sk: ARef<Sk>,
+    /// The TCP connection of that end.
+    tcp: Arc<TcpSocket>,
+}
+
 /// One end of a connection.
 #[pin_data]
 pub(super) struct SmcdEnd {
-    /// The socket that the application holds; `None` after it closed that.
+    /// `None` after the application closed the socket.
     #[pin]
-    sk: SpinLock<Option<ARef<Sk>>>,
+    owner: SpinLock<Option<Owner>>,
     /// Options of the socket, for the peer: what SO_SNDBUF and SO_RCVBUF allow for data, in bytes, SO_RCVLOWAT, and
     /// SO_OOBINLINE.
     sndbuf: Atomic<u32>,
@@ -62,14 +73,14 @@ pub(super) struct SmcdEnd {
 }
 
 impl SmcdEnd {
-    pub(super) fn new(sk: ARef<Sk>, token: u64) -> impl PinInit<Self> {
+    pub(super) fn new(sk: ARef<Sk>, tcp: Arc<TcpSocket>, token: u64) -> impl PinInit<Self> {
         pin_init!(Self {
             sndbuf: Atomic::new(data_part(sk.sndbuf())),
             rcvbuf: Atomic::new(data_part(sk.rcvbuf())),
             lowat: Atomic::new(lowat(&sk)),
             is_urg_inline: Atomic::new(sk.is_urg_inline()),
             is_rcvbuf_locked: Atomic::new(sk.is_rcvbuf_locked()),
-            sk <- new_spinlock!(Some(sk), "smc::smcd::SmcdEnd::sk"),
+            owner <- new_spinlock!(Some(Owner { sk, tcp }), "smc::smcd::SmcdEnd::owner"),
             token,
             is_short: Atomic::new(false),
         })
@@ -101,36 +112,49 @@ impl SmcdEnd {
 
     /// Runs `f`, which must not sleep, with the socket, unless the application has closed it.
     pub(super) fn with_sk(&self, f: impl FnOnce(&Sk)) {
-        if let Some(sk) = &*self.sk.lock() {
-            f(sk);
+        if let Some(owner) = &*self.owner.lock() {
+            f(&owner.sk);
         }
     }
 
     /// The socket, unless the application has closed it.
     pub(super) fn sk(&self) -> Option<ARef<Sk>> {
-        self.sk.lock().clone()
+        let owner = self.owner.lock();
+        owner.as_ref().map(|owner| owner.sk.clone())
     }
 
     /// Whether the application has closed the socket.
     pub(super) fn is_closed(&self) -> bool {
-        self.sk.lock().is_none()
+        self.owner.lock().is_none()
+    }
+
+    /// Sets the pending error of an end that the other one resets with `err`. Where TCP was ended here (`SOCK_DESTROY`,
+    /// a timeout), the other end only answers that, and may be faster than the work that looks at TCP: then it is TCP's
+    /// error. The caller has to wake waiters soon.
+    pub(super) fn note_reset(&self, err: Error) {
+        if let Some(owner) = &*self.owner.lock() {
+            let cause = owner.tcp.pending_err();
+            let cause = cause.filter(|cause| owner.tcp.state().is_closed() && is_own_end(cause));
+            owner.sk.note_err(cause.unwrap_or(err));
+        }
     }
 
     /// As [`Self::with_sk`]; returns whether nobody else runs something with the socket just now.
     pub(super) fn try_with_sk(&self, f: impl FnOnce(&Sk)) -> bool {
-        let Some(sk) = self.sk.try_lock() else {
+        let Some(owner) = self.owner.try_lock() else {
             return false;
         };
-        if let Some(sk) = &*sk {
-            f(sk);
+        if let Some(owner) = &*owner {
+            f(&owner.sk);
         }
         true
     }
 
     /// The application has closed the socket: nothing keeps it, nor its network namespace.
+    /// Context: may sleep.
     pub(super) fn detach_sk(&self) {
-        let sk = self.sk.lock().take();
-        drop(sk);
+        let owner = self.owner.lock().take();
+        drop(owner);
     }
 }
 
@@ -143,6 +167,9 @@ pub(super) struct Pair {
     pub(super) server: SmcdEnd,
     /// [`EndFlags`] of both, which are only added.
     flags: Atomic<u32>,
+    /// Held by whoever resets the connection: the errors of both ends are those of the first who does.
+    #[pin]
+    pub(super) reset: SpinLock<()>,
     #[pin]
     pub(super) to_client: Pipe,
     #[pin]
@@ -172,6 +199,7 @@ impl Pair {
                 client <- client,
                 server <- server,
                 flags: Atomic::new(0),
+                reset <- new_spinlock!((), "smc::smcd::Pair::reset"),
                 to_client <- Pipe::new(),
                 to_server <- Pipe::new(),
                 wake_timer <- HrTimer::new(),
@@ -286,6 +314,11 @@ impl SmcdConn {
     pub(crate) fn tokens(&self) -> [u64; 2] {
         [self.own().token, self.peer().token]
     }
+}
+
+/// Whether the error of a TCP connection is not what the peer's reset leaves.
+fn is_own_end(err: &Error) -> bool {
+    *err != ECONNRESET && *err != EPIPE
 }
 
 /// SO_SNDBUF and SO_RCVBUF are twice what an application asks for; the other half is for what buffers cost.

@@ -32,6 +32,7 @@ connections() {
 	run "$1: and reset" "$2" closed-client --reset --connections "$(scale 500 5000)"
 	run "$1: listeners are closed while handshakes end" "$2" closed-listener --connections "$(scale "$3" 15000)"
 	run "$1: many at once" "$2" many --connections 200 --kib 64
+	run "$1: many are destroyed at once" "$2" destroyed --rounds "$(scale 12 120)"
 	suite "$1: killed" smctest --expect "$2" killed
 }
 
