@@ -158,10 +158,29 @@ pub(crate) fn send(
 
 /// Takes data for a peer that has closed: as much as the send buffer would hold is lost without an error. Returns how
 /// many bytes.
-pub(crate) fn discard(sk: &Sk, msg: &mut Msg<'_>) -> usize {
+/// Context: may sleep.
+///
+/// # Errors
+///
+/// `EFAULT` if they cannot be read, as if they were to be sent.
+pub(crate) fn discard(sk: &Sk, msg: &mut Msg<'_>) -> Result<usize> {
     let len = msg.len().min(sk.sndbuf() as usize);
-    msg.skip(len)
+    let mut done = 0;
+    while done < len {
+        let part = DISCARD_STEP.min(len - done);
+        if !msg.read_away(part) {
+            break;
+        }
+        done += part;
+    }
+    match done {
+        0 if len > 0 => Err(EFAULT),
+        _ => Ok(done),
+    }
 }
+
+/// What TCP copies in one piece, of which nothing is sent unless all of it can be read.
+const DISCARD_STEP: usize = 32 << 10;
 
 /// Copies received data to the application. Sleeps unless `nonblock`; other readers may run meanwhile. Returns 0 at the
 /// end of the stream. A call for zero bytes waits for data as well, as with TCP.

@@ -58,8 +58,8 @@ enum SndbufSpace {
     Full,
     /// A send buffer has to be attached first.
     NoSndbuf,
-    /// The data are discarded, and the call succeeds; if true, the peer has to be told.
-    Discard(bool),
+    /// The data are to be discarded, and the call succeeds.
+    Discard,
 }
 
 /// The size of a send buffer that SO_SNDBUF asks for, which the kernel doubles.
@@ -89,9 +89,7 @@ impl ConnInner {
             Err(SendError::NotConnected) => return Err(ENOTCONN),
             Err(SendError::Pipe) => return Err(EPIPE),
             Err(SendError::ConnReset) => return Err(ECONNRESET),
-            Err(SendError::PeerClosed) => {
-                return Ok(SndbufSpace::Discard(self.stream.discard_after_close()));
-            }
+            Err(SendError::PeerClosed) => return Ok(SndbufSpace::Discard),
         }
         let Some(buf) = &self.sndbuf else {
             return Ok(SndbufSpace::NoSndbuf);
@@ -237,13 +235,10 @@ impl Conn {
         let (chunks, buf) = match space {
             SndbufSpace::Reserved(chunks, buf) => (chunks, buf),
             SndbufSpace::Full | SndbufSpace::NoSndbuf => return Ok(0),
-            SndbufSpace::Discard(transmits) => {
-                if transmits {
-                    self.transmit();
-                }
-                sk.set_err(EPIPE);
-                sk.wake_state();
-                return Ok(blocking::discard(sk, msg));
+            SndbufSpace::Discard => {
+                let discarded = blocking::discard(sk, msg)?;
+                self.note_discarded(sk);
+                return Ok(discarded);
             }
         };
         let copied = blocking::copy_in(msg, buf.block(), &chunks);
@@ -259,6 +254,22 @@ impl Conn {
         }
         trace::tx_sendmsg(sk, copied, || self.device_name());
         Ok(copied)
+    }
+
+    /// Data were sent to a peer that has closed, unless the connection was reset meanwhile: later sends fail.
+    fn note_discarded(self: &Arc<Self>, sk: &Sk) {
+        let transmits = self.with(|inner| match inner.stream.can_send() {
+            Err(SendError::PeerClosed) => Some(inner.stream.discard_after_close()),
+            _ => None,
+        });
+        let Some(transmits) = transmits else {
+            return;
+        };
+        if transmits {
+            self.transmit();
+        }
+        sk.set_err(EPIPE);
+        sk.wake_state();
     }
 
     /// Commits what `copy`, called with the lock held, says that the send buffer holds of a message, and transmits what

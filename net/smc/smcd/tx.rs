@@ -139,8 +139,9 @@ impl SmcdConn {
                     .take_if(|_| ends.peer.contains(EndFlags::CLOSED));
                 drop(writer);
                 drop(ring);
+                let discarded = blocking::discard(sk, msg)?;
                 self.note_sent_after_close();
-                return Ok(blocking::discard(sk, msg));
+                return Ok(discarded);
             }
             Err(_) => return Err(EPIPE),
         }

@@ -193,6 +193,31 @@ impl Msg<'_> {
         copied == len
     }
 
+    /// Reads `len` bytes of the application and forgets them. Returns false, and leaves the message as it was, if not
+    /// all of them can be read.
+    /// Context: may sleep.
+    pub fn read_away(&mut self, len: usize) -> bool {
+        if self.direction != MsgDirection::Send {
+            return false;
+        }
+        let mut scratch = [0u8; 256];
+        let mut done = 0;
+        while done < len {
+            let part = scratch.len().min(len - done);
+            // SAFETY: `scratch` is valid for writing `part` bytes; the iterator is a source.
+            let copied = unsafe {
+                bindings::_copy_from_iter(scratch.as_mut_ptr().cast(), part, self.iter())
+            };
+            done += copied;
+            if copied < part {
+                // SAFETY: The iterator is valid and was advanced by `done` bytes.
+                unsafe { bindings::iov_iter_revert(self.iter(), done) };
+                return false;
+            }
+        }
+        true
+    }
+
     /// Copies `src` to the application; returns the number of bytes copied, which is below `len` if there is no more
     /// room or the memory cannot be written.
     /// Context: may sleep.

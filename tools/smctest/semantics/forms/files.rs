@@ -21,7 +21,10 @@ use smc_user::Socket;
 use super::Form;
 use super::SMC;
 use crate::semantics::answer::answer;
+use crate::semantics::rig::await_true;
+use crate::semantics::rig::events;
 use crate::semantics::rig::Rig;
+use crate::semantics::Pair;
 
 /// More bytes than a pipe or one send can hold.
 const BULK: usize = 300_000;
@@ -178,6 +181,14 @@ pub(super) const FORMS: &[Form] = &[
             offset.to_string(),
             pair.server.recv(&mut [0; 9], 0)
         ]
+    }),
+    Form::new("sendfile, to a peer that has closed", |rig| {
+        let (file, Pair { client, server, .. }) = (file(b"hello")?, rig.pair()?);
+        drop(server);
+        await_true("the end", || events(&client) & libc::POLLRDHUP != 0)?;
+        let first = ours(sendfile(&client, &file, Some(&mut 0), 5));
+        await_true("the answer", || events(&client) & libc::POLLHUP != 0)?;
+        answer![first, ours(sendfile(&client, &file, Some(&mut 0), 5))]
     }),
     Form::new("sendfile, no connection", |rig| {
         let file = file(b"hello")?;

@@ -15,7 +15,11 @@ use smc_user::Socket;
 use super::Form;
 use crate::semantics::answer::answer;
 use crate::semantics::rig::await_events;
+use crate::semantics::rig::await_true;
+use crate::semantics::rig::events;
 use crate::semantics::rig::Rig;
+use crate::semantics::rig::WHILE;
+use crate::semantics::Pair;
 
 const SCM_RIGHTS: i32 = 1;
 const SO_TIMESTAMPING: i32 = 37;
@@ -310,6 +314,27 @@ pub(super) const FORMS: &[Form] = &[
             then
         ]
     }),
+    Form::new(
+        "memory that cannot be read, to a peer that has closed",
+        |rig| {
+            let Pair { client, server, .. } = rig.pair()?;
+            drop(server);
+            await_true("the end", || events(&client) & libc::POLLRDHUP != 0)?;
+            let none = client.send_unreadable(&[], 0);
+            let half = client.send_unreadable(&[7; 64], 0);
+            std::thread::sleep(WHILE);
+            let before = events(&client);
+            let first = client.send(b"hello", 0);
+            await_true("the answer", || events(&client) & libc::POLLHUP != 0)?;
+            answer![
+                none,
+                half,
+                before,
+                first,
+                client.send_unreadable(&[7; 64], 0)
+            ]
+        },
+    ),
     Form::new("memory that is not present", |rig| {
         let pair = rig.pair()?;
         let data: Vec<u8> = (1..=200).collect();
