@@ -50,6 +50,10 @@ pub(crate) struct Namespace {
     pub(crate) handshakes: OwnedWorkqueue,
     /// Handshakes of all listeners that run, or wait for a worker of `handshakes`.
     pub(crate) queued_handshakes: Atomic<u32>,
+    /// Waits for the first data of listeners' connections (TCP_DEFER_ACCEPT).
+    pub(crate) deferred: OwnedWorkqueue,
+    /// Connections of all listeners that wait so.
+    pub(crate) deferred_accepts: Atomic<u32>,
     /// Runs handshakes of sockets that connect.
     pub(crate) connects: OwnedWorkqueue,
     /// Handles TCP events of connected sockets. Does not wait long for peers.
@@ -73,6 +77,8 @@ impl PerNet for Namespace {
             paths: KBox::pin_init(Paths::new()?, GFP_KERNEL)?,
             handshakes: OwnedWorkqueue::unbound(c"smc_handshake", HANDSHAKES.into())?,
             queued_handshakes: Atomic::new(0),
+            deferred: OwnedWorkqueue::unbound(c"smc_deferred", HANDSHAKES.into())?,
+            deferred_accepts: Atomic::new(0),
             connects: OwnedWorkqueue::unbound(c"smc_connect", HANDSHAKES.into())?,
             events: OwnedWorkqueue::unbound(c"smc_events", 0)?,
         };

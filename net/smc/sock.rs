@@ -12,6 +12,7 @@ mod accept_order;
 mod active;
 mod connect;
 mod crossed_decline;
+mod defer;
 mod fallback;
 mod list;
 mod listen;
@@ -174,7 +175,7 @@ pub(crate) struct Sock {
     limit_hs: Atomic<bool>,
     /// Handshakes in progress, of connections to this listener.
     handshakes: Atomic<u32>,
-    /// TCP_DEFER_ACCEPT: how long accept(2) waits for data of a connection, in seconds.
+    /// TCP_DEFER_ACCEPT: how long a connection waits for data before it is one for accept(2), in seconds.
     defer_accept_s: Atomic<u32>,
     /// One call at a time changes what the socket is.
     #[pin]

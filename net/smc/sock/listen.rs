@@ -36,7 +36,6 @@ use kernel::{
 };
 use kernel_ext::{
     net::{
-        self,
         AcceptQueue,
         Hook,
         Sk,
@@ -44,14 +43,17 @@ use kernel_ext::{
         UnattachedSk,
         WaitEnd, //
     },
-    prelude::*,
-    time, //
+    prelude::*, //
 };
-use smc_proto::lgr::Role;
+use smc_proto::{
+    lgr::Role,
+    time::Duration, //
+};
 
 use super::{
     accept_order::AcceptOrder,
     active,
+    defer,
     fallback,
     FallbackInfo,
     Phase,
@@ -100,6 +102,9 @@ pub(crate) struct Listener {
     queue: SpinLock<List<AcceptEntry>>,
     #[pin]
     order: AcceptOrder,
+    /// Connections whose data are awaited (TCP_DEFER_ACCEPT).
+    #[pin]
+    deferred: Mutex<KVec<Arc<Sock>>>,
     /// Connections taken from TCP so far. Held while one is.
     #[pin]
     taken: Mutex<u64>,
@@ -124,6 +129,7 @@ impl Listener {
                 owner <- new_spinlock!(Some(sock.clone()), "smc::Listener::owner"),
                 queue <- new_spinlock!(List::new(), "smc::Listener::queue"),
                 order <- AcceptOrder::new(),
+                deferred <- new_mutex!(KVec::new(), "smc::Listener::deferred"),
                 taken <- new_mutex!(0, "smc::Listener::taken"),
                 ready: Atomic::new(0),
                 begun: Atomic::new(0),
@@ -201,14 +207,56 @@ impl Listener {
         }
     }
 
-    fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         self.owner.lock().is_some()
+    }
+
+    /// How long a connection waits for data before it is one for accept(2).
+    pub(super) fn defer_time(&self) -> Duration {
+        let owner = self.owner.lock();
+        let seconds = owner
+            .as_ref()
+            .map(|owner| owner.defer_accept_s.load(Relaxed));
+        Duration::from_secs(seconds.unwrap_or(0).into())
+    }
+
+    /// The data of a connection are awaited from now on; returns `false` without memory.
+    /// Context: may sleep.
+    pub(super) fn add_deferred(&self, child: &Arc<Sock>) -> bool {
+        let mut deferred = self.deferred.lock();
+        deferred.push(child.clone(), GFP_KERNEL).is_ok()
+    }
+
+    /// Undoes [`Self::add_deferred`].
+    /// Context: may sleep.
+    pub(super) fn remove_deferred(&self, child: &Arc<Sock>) {
+        let mut deferred = self.deferred.lock();
+        deferred.retain(|one| !Arc::ptr_eq(one, child));
     }
 
     fn push(&self, entry: ListArc<AcceptEntry>) {
         self.queue.lock().push_back(entry);
         self.ready.fetch_add(1, Full);
         self.adjust();
+    }
+
+    /// Queues a connection for accept(2).
+    pub(super) fn accept_enqueue(&self, child: &Arc<Sock>) {
+        let entry = try_pin_init!(AcceptEntry {
+            sock: child.clone(),
+            links <- ListLinks::new(),
+        });
+        match ListArc::pin_init(entry, GFP_KERNEL) {
+            Ok(entry) => {
+                self.push(entry);
+                self.sk.wake_readable();
+                // The listener may have been closed in between.
+                if !self.is_open() {
+                    self.cleanup_listen();
+                }
+            }
+            Err(_) => Sock::end(child.clone()),
+        }
     }
 
     fn pop(&self) -> Option<Arc<Sock>> {
@@ -227,6 +275,9 @@ impl Listener {
     pub(super) fn close(&self) {
         let owner = self.owner.lock().take();
         drop(owner);
+        for child in &*self.deferred.lock() {
+            child.sk.wake_state();
+        }
         self.cleanup_listen();
     }
 
@@ -325,15 +376,11 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(Unattache
     let mut timeout = this.sk.rcvtimeo(flags & O_NONBLOCK != 0);
     loop {
         if let Some(child) = listener.pop() {
-            defer_accept(&this, &child, timeout);
             let orphan = child.orphan.lock().take().ok_or(EINVAL)?;
             return Ok((orphan, child));
         }
         match clcsock_accept(&this, &listener) {
-            Ok(Some((orphan, child))) => {
-                defer_accept(&this, &child, timeout);
-                return Ok((orphan, child));
-            }
+            Ok(Some(accepted)) => return Ok(accepted),
             // One that shakes hands now, or is gone.
             Ok(None) => continue,
             Err(e) if e == ECONNABORTED => continue,
@@ -365,23 +412,6 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(Unattache
     }
 }
 
-/// TCP_DEFER_ACCEPT. TCP itself saw to it that there were data, but those of the handshake: the
-/// application's are still to come. As with TCP a connection without any is accepted in the end. Does not wait with a
-/// `call_timeout` of 0, for a nonblocking accept(2).
-fn defer_accept(this: &Sock, child: &Sock, call_timeout: isize) {
-    let seconds = this.defer_accept_s.load(Relaxed);
-    if seconds == 0 || call_timeout == 0 {
-        return;
-    }
-    let timeout = time::timeout(u64::from(seconds) * 1_000_000_000);
-    let _ = child.sk.wait_until(timeout, false, || {
-        let events = child
-            .conn()
-            .map_or_else(|| child.poll_tcp(), |conn| conn.poll(&child.sk));
-        events & (net::POLLIN | net::POLLHUP | net::POLLERR) != 0
-    });
-}
-
 /// Whether accept(2) would return a connection.
 /// Context: process.
 pub(super) fn is_ready(this: &Sock) -> bool {
@@ -407,7 +437,7 @@ pub(super) fn tcp_listen_work(this: &Arc<Sock>) {
             let taken = clcsock_accept(this, &listener)?;
             if let Some((orphan, child)) = taken {
                 *child.orphan.lock() = Some(orphan);
-                accept_enqueue(&child, &listener);
+                listener.accept_enqueue(&child);
             }
             Ok::<_, Error>(())
         });
@@ -483,28 +513,9 @@ pub(super) fn listen_work(child: &Arc<Sock>) {
     match is_up {
         true => {
             listener.order.await_turn(&arriving);
-            accept_enqueue(child, &listener);
+            defer::enqueue_when_due(child, &listener);
         }
         false => Sock::end(child.clone()),
     }
     listener.order.end(&arriving);
-}
-
-/// Queues a connection for accept(2).
-fn accept_enqueue(child: &Arc<Sock>, listener: &Listener) {
-    let entry = try_pin_init!(AcceptEntry {
-        sock: child.clone(),
-        links <- ListLinks::new(),
-    });
-    match ListArc::pin_init(entry, GFP_KERNEL) {
-        Ok(entry) => {
-            listener.push(entry);
-            listener.sk.wake_readable();
-            // The listener may have been closed in between.
-            if !listener.is_open() {
-                listener.cleanup_listen();
-            }
-        }
-        Err(_) => Sock::end(child.clone()),
-    }
 }

@@ -3,6 +3,7 @@
 //! Socket options: those of SMC, those of TCP and IP, and side effects that they must not have.
 
 use std::thread;
+use std::time::Duration;
 use std::time::Instant;
 
 use smc_tools::path::Path;
@@ -325,4 +326,55 @@ pub(super) const ROWS: &[Row] = &[
             answer![server.recv(&mut [0; 5], libc::MSG_DONTWAIT)]
         })
     }),
+    Row::same(
+        "deferred accept: a silent client delays nobody",
+        "0x0 true 5 0x0 7",
+        |rig| {
+            let (listener, address) = rig.listener()?;
+            listener.set_option_int(libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, DEFERRED)?;
+            let (silent, client) = (rig.open()?, rig.open()?);
+            silent.connect(address)?;
+            thread::sleep(WHILE);
+            let before = events(&listener);
+            client.connect(address)?;
+            client.send(b"hello", 0)?;
+            let start = Instant::now();
+            let server = listener.accept(0)?;
+            let is_quick = start.elapsed() < Duration::from_secs(3);
+            let got = server.recv(&mut [0; 8], libc::MSG_DONTWAIT);
+            let after = events(&listener);
+            silent.send(b"at last", 0)?;
+            let later = listener.accept(0)?.recv(&mut [0; 8], libc::MSG_DONTWAIT);
+            answer![before, is_quick, got, after, later]
+        },
+    )
+    .c_is_wrong("accept waits for the data of the first"),
+    Row::same("deferred accept: the end counts as data", "0", |rig| {
+        let (listener, address) = rig.listener()?;
+        listener.set_option_int(libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, DEFERRED)?;
+        let client = rig.open()?;
+        client.connect(address)?;
+        drop(client);
+        answer![listener.accept(0)?.recv(&mut [0; 8], libc::MSG_DONTWAIT)]
+    }),
+    Row::same(
+        "deferred accept: a listener that is closed resets who waits",
+        "ECONNRESET",
+        |rig| {
+            let (listener, address) = rig.listener()?;
+            listener.set_option_int(libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, DEFERRED)?;
+            let client = rig.open()?;
+            client.connect(address)?;
+            thread::sleep(WHILE);
+            drop(listener);
+            client.set_timeout(Duration::from_secs(3))?;
+            // TCP's client hears of it when it sends, ours at once.
+            let sent = client.send(b"hello", 0);
+            answer![sent.and_then(|_| client.recv(&mut [0; 8], 0))]
+        },
+    )
+    .c_may_be_wrong("the client reads the end of the stream"),
 ];
+
+/// Seconds of TCP_DEFER_ACCEPT that are longer than any wait which is right.
+const DEFERRED: i32 = 8;

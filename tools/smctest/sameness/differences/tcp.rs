@@ -104,14 +104,6 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         why: "the converted socket does not take it over",
     },
     Difference {
-        options: &["TCP_DEFER_ACCEPT"],
-        families: ALL,
-        groups: &[],
-        effects: &["a connection is accepted when there is data"],
-        answers: &["0x1 5"],
-        why: "the handshake comes before data; a blocking accept waits for data, poll does not",
-    },
-    Difference {
         options: &["TCP_INFO"],
         families: ALL,
         groups: &[SHUT],

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! TCP_DEFER_ACCEPT: a connection is one for accept(2) and poll(2) once there is something to read, or has ended, or
+//! the time is over.
+//!
+//! TCP itself sees to that before its accept, but there the data are those of the handshake, after which the
+//! application's are still to come. They are awaited by a worker for each connection, so that a client which stays
+//! silent delays nobody else.
+
+use kernel::{
+    impl_has_work,
+    new_work,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
+};
+use kernel_ext::{
+    net,
+    prelude::*, //
+};
+use smc_proto::time::Duration;
+
+use super::{
+    Listener,
+    Sock, //
+};
+use crate::{
+    clock,
+    namespace, //
+};
+
+/// Connections of a namespace whose data are awaited at a time, each by a worker. Further ones are accepted without
+/// data, as accept(2) may return one without in any case.
+const MAX_DEFERRED: u32 = 1024;
+
+/// A connection whose handshake is over, and whose data are awaited.
+#[pin_data]
+struct Deferred {
+    child: Arc<Sock>,
+    listener: Arc<Listener>,
+    wait: Duration,
+    #[pin]
+    work: Work<Deferred>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Deferred { self.work }
+}
+
+/// Queues a connection for accept(2) when it is due by the option of its listener.
+/// Context: may sleep, but does not wait for a peer.
+pub(super) fn enqueue_when_due(child: &Arc<Sock>, listener: &Arc<Listener>) {
+    let wait = listener.defer_time();
+    if wait == Duration::ZERO || is_due(child) || !begin(child, listener, wait) {
+        listener.accept_enqueue(child);
+    }
+}
+
+/// Has a worker wait for data; returns whether there is one.
+fn begin(child: &Arc<Sock>, listener: &Arc<Listener>, wait: Duration) -> bool {
+    let namespace = namespace::of(&child.sk);
+    if namespace.deferred_accepts.fetch_add(1, Relaxed) < MAX_DEFERRED {
+        let deferred = Arc::pin_init(
+            pin_init!(Deferred {
+                child: child.clone(),
+                listener: listener.clone(),
+                wait,
+                work <- new_work!("smc::sock::Deferred::work"),
+            }),
+            GFP_KERNEL,
+        );
+        if let Ok(deferred) = deferred {
+            if listener.add_deferred(child) {
+                let _ = namespace.deferred.enqueue::<Arc<Deferred>, 0>(deferred);
+                return true;
+            }
+        }
+    }
+    namespace.deferred_accepts.fetch_sub(1, Relaxed);
+    false
+}
+
+/// Whether there is something to read, or the connection has ended.
+fn is_due(child: &Sock) -> bool {
+    let events = match child.conn() {
+        Some(conn) => conn.poll(&child.sk),
+        None => child.poll_tcp(),
+    };
+    events & (net::POLLIN | net::POLLHUP | net::POLLERR) != 0 || child.sk.has_err()
+}
+
+impl WorkItem for Deferred {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let Self {
+            child, listener, ..
+        } = &*this;
+        // A listener that is closed wakes the connections that it has, which end then.
+        let _ = child.sk.wait_until(clock::timeout(this.wait), false, || {
+            !listener.is_open() || is_due(child)
+        });
+        listener.remove_deferred(child);
+        namespace::of(&child.sk)
+            .deferred_accepts
+            .fetch_sub(1, Relaxed);
+        listener.accept_enqueue(child);
+    }
+}
