@@ -169,6 +169,11 @@ void smc_helper_sk_rmem_alloc_add(struct sock *sk, int val)
 	atomic_add(val, &sk->sk_rmem_alloc);
 }
 
+int smc_helper_sk_rmem_alloc_get(const struct sock *sk)
+{
+	return sk_rmem_alloc_get(sk);
+}
+
 static DEFINE_PER_CPU(int, memory_per_cpu_fw_alloc);
 
 int __percpu *smc_helper_memory_per_cpu_fw_alloc(void)
@@ -179,6 +184,23 @@ int __percpu *smc_helper_memory_per_cpu_fw_alloc(void)
 struct mem_cgroup *smc_helper_mem_cgroup_from_sk(const struct sock *sk)
 {
 	return mem_cgroup_from_sk(sk);
+}
+
+#ifdef CONFIG_MEMCG
+struct mem_cgroup *smc_helper_mem_cgroup_from_current(void)
+{
+	return mem_cgroup_from_task(current);
+}
+#endif
+
+bool smc_helper_mem_cgroup_is_root(struct mem_cgroup *memcg)
+{
+	return mem_cgroup_is_root(memcg);
+}
+
+void smc_helper_mem_cgroup_put(struct mem_cgroup *memcg)
+{
+	mem_cgroup_put(memcg);
 }
 
 bool smc_helper_mem_cgroup_tryget(struct mem_cgroup *memcg)

@@ -14,6 +14,8 @@ mod family;
 pub mod hs_ctrl;
 mod inet;
 mod layout;
+#[cfg(CONFIG_MEMCG)]
+mod memcg;
 pub mod memory;
 mod msg;
 mod pernet;

@@ -2,6 +2,9 @@
 
 //! `smctest charged`: memory that is charged to the sockets of a connection for its buffers.
 
+mod cgroups;
+
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -32,10 +35,24 @@ pub(crate) struct Arguments {
     /// Look at what a sender leaves unread that closes
     #[arg(long)]
     left: bool,
+
+    /// Look at which cgroup is charged: `maker` below this one makes the listener, `acceptor` accepts
+    #[arg(long, value_name = "CGROUP")]
+    cgroups: Option<PathBuf>,
+
+    /// With these, look at what senders leave unread that close, for a receiver whose cgroup has reached its limit
+    #[arg(long, requires = "cgroups")]
+    beyond: bool,
 }
 
 /// Checks both ends of a connection within this process.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
+    if let Some(root) = &arguments.cgroups {
+        return match arguments.beyond {
+            true => cgroups::leave_beyond(context, root),
+            false => cgroups::accept_elsewhere(context, root),
+        };
+    }
     let listener = context.listen(1)?;
     netns::enter(context.client_netns.as_deref())?;
     let client = context.connect()?;

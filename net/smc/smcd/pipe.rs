@@ -106,21 +106,22 @@ pub(crate) fn ring_bytes() -> u64 {
     RING_BYTES.load(Relaxed)
 }
 
-/// A ring, charged to the writer's socket; to the reader's when the writer has closed, as soon as that is not locked.
+/// A ring, charged to the writer's socket; to the reader's when the writer has closed, as soon as that is not locked,
+/// and its cgroup may have it. Until then it is the writer's, as what TCP has not delivered when its socket is closed.
 struct ChargedRing {
     ring: Arc<ShmRing>,
     charge: Charge,
 }
 
 impl ChargedRing {
-    /// Charges the ring to the socket of the reader, unless it is, or that is locked just now. Returns the charge that
-    /// is no more needed.
+    /// Charges the ring to the socket of the reader, unless it is, or cannot be just now. Returns the charge that is no
+    /// more needed.
     /// Context: does not sleep.
     fn charge_to_reader(&mut self, sk: &Sk) -> Option<Charge> {
         if self.charge.is_of(sk) {
             return None;
         }
-        let charge = Charge::force_received(sk, self.ring.class.bytes()).ok()?;
+        let charge = Charge::try_received(sk, self.ring.class.bytes()).ok()?;
         Some(mem::replace(&mut self.charge, charge))
     }
 }

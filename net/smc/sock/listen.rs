@@ -372,6 +372,14 @@ fn unhook(this: &Arc<Sock>) {
 
 /// accept(2).
 pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(UnattachedSk, Arc<Sock>)> {
+    let (orphan, child) = await_child(this, flags)?;
+    #[cfg(CONFIG_MEMCG)]
+    orphan.charge_to_caller(&child.tcp);
+    Ok((orphan, child))
+}
+
+/// Waits for a connection to accept.
+fn await_child(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(UnattachedSk, Arc<Sock>)> {
     let listener = this.listener().ok_or(EINVAL)?;
     let mut timeout = this.sk.rcvtimeo(flags & O_NONBLOCK != 0);
     loop {

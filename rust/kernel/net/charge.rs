@@ -15,6 +15,8 @@ use kernel::{
     sync::aref::ARef, //
 };
 
+#[cfg(CONFIG_MEMCG)]
+use super::memcg;
 use super::{
     sock::{
         Owed,
@@ -65,24 +67,9 @@ impl Charge {
     /// `ENOMEM` if its cgroup may not have four times as much.
     pub fn new(sk: &Sk, purpose: Purpose, bytes: u32) -> Result<Self> {
         let bytes = i32::try_from(bytes)?;
-        let is_granted = sk.owned(|ptr| {
-            // A buffer may stay empty, and the tasks of the cgroup need memory for other things.
-            let ask = bytes.saturating_mul(PART).max(REFUSABLE);
-            // Receive memory for both purposes: the kernel grants a stream's send buffer in any case.
-            // SAFETY: The socket is alive and owned by us.
-            let is_granted = unsafe { bindings::sk_rmem_schedule(ptr, ask) };
-            if is_granted {
-                // SAFETY: As above.
-                unsafe { charge(ptr, purpose, bytes) };
-                // SAFETY: As above. The excess of the request is returned.
-                unsafe { bindings::sk_mem_reclaim(ptr) };
-            }
-            is_granted
-        });
-        if !is_granted {
-            return Err(ENOMEM);
-        }
-        // INVARIANT: Both were just done.
+        // SAFETY: The socket is alive and owned by us.
+        sk.owned(|ptr| unsafe { charge_within(ptr, purpose, bytes) })?;
+        // INVARIANT: So much was just charged.
         Ok(Self {
             sk: sk.into(),
             purpose,
@@ -95,14 +82,12 @@ impl Charge {
     /// Context: may sleep.
     pub fn force(sk: &Sk, bytes: u32) -> Result<Self> {
         let bytes = i32::try_from(bytes)?;
-        let purpose = Purpose::Send;
         // SAFETY: The spinlock is held, and the socket owned by us.
-        let granted =
-            sk.owned(|_| sk.with_spinlock(|| unsafe { force_locked(sk, purpose, bytes) }));
+        let granted = sk.owned(|_| sk.with_spinlock(|| unsafe { force_locked(sk, bytes) }));
         // INVARIANT: So much was just charged.
         Ok(Self {
             sk: sk.into(),
-            purpose,
+            purpose: Purpose::Send,
             bytes: granted,
         })
     }
@@ -112,40 +97,72 @@ impl Charge {
         core::ptr::eq(&raw const *self.sk, sk)
     }
 
-    /// Charges a socket for data that were received, regardless of its cgroup's limit, but only if nobody owns the
-    /// socket.
+    /// As [`Self::new`], for data that were received, where sleeping is not allowed: only if nobody owns the socket.
     /// Context: does not sleep; neither from interrupts nor with the socket's spinlock held.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` if somebody does.
-    pub fn force_received(sk: &Sk, bytes: u32) -> Result<Self> {
+    /// `EAGAIN` if somebody does, `ENOMEM`.
+    pub fn try_received(sk: &Sk, bytes: u32) -> Result<Self> {
         let bytes = i32::try_from(bytes)?;
         let purpose = Purpose::Receive;
-        let granted = sk.with_spinlock(|| {
+        sk.with_spinlock(|| {
             // SAFETY: The socket is alive and its lock held.
-            match unsafe { bindings::sock_owned_by_user(sk.as_ptr()) } {
-                true => Err(EAGAIN),
-                // SAFETY: The spinlock is held, and nobody owns the socket.
-                false => Ok(unsafe { force_locked(sk, purpose, bytes) }),
+            if unsafe { bindings::sock_owned_by_user(sk.as_ptr()) } {
+                return Err(EAGAIN);
             }
+            #[cfg(CONFIG_MEMCG)]
+            // SAFETY: As above, and nobody owns the socket.
+            if !unsafe { memcg::has_room(sk.as_ptr(), asked(bytes)) } {
+                return Err(ENOMEM);
+            }
+            // SAFETY: The spinlock is held, so that the charge does not wait for memory, and nobody owns the socket.
+            unsafe { charge_within(sk.as_ptr(), purpose, bytes) }
         })?;
         // INVARIANT: So much was just charged.
         Ok(Self {
             sk: sk.into(),
             purpose,
-            bytes: granted,
+            bytes,
         })
     }
 }
 
-/// Charges a socket regardless of limits, and returns how much was charged: `bytes`, or 0 where even that is not
-/// granted.
+/// What a cgroup must have left for a charge: a buffer may stay empty, and the tasks of the cgroup need memory for
+/// other things.
+fn asked(bytes: i32) -> i32 {
+    bytes.saturating_mul(PART).max(REFUSABLE)
+}
+
+/// Charges a socket, if its cgroup may have four times as much.
+///
+/// # Errors
+///
+/// `ENOMEM` if not.
+///
+/// # Safety
+///
+/// `sk` must be alive. The caller must own it, or hold its spinlock while nobody owns it.
+unsafe fn charge_within(sk: *mut bindings::sock, purpose: Purpose, bytes: i32) -> Result {
+    // Receive memory for both purposes: the kernel grants a stream's send buffer in any case.
+    // SAFETY: By the caller's promise.
+    if !unsafe { bindings::sk_rmem_schedule(sk, asked(bytes)) } {
+        return Err(ENOMEM);
+    }
+    // SAFETY: As above, and granted.
+    unsafe { charge(sk, purpose, bytes) };
+    // SAFETY: As above. The excess of the request is returned.
+    unsafe { bindings::sk_mem_reclaim(sk) };
+    Ok(())
+}
+
+/// Charges a socket for data to send regardless of limits, and returns how much was charged: `bytes`, or 0 where even
+/// that is not granted.
 ///
 /// # Safety
 ///
 /// The socket's spinlock must be held, and the socket owned by the caller or not at all.
-unsafe fn force_locked(sk: &Sk, purpose: Purpose, bytes: i32) -> i32 {
+unsafe fn force_locked(sk: &Sk, bytes: i32) -> i32 {
     let ptr = sk.as_ptr();
     // With the spinlock held, the charge does not wait for memory, and cgroup v2 grants the request; all else grants it
     // to a stream that has reached SO_SNDBUF.
@@ -160,7 +177,7 @@ unsafe fn force_locked(sk: &Sk, purpose: Purpose, bytes: i32) -> i32 {
         return 0;
     }
     // SAFETY: By the caller's promise.
-    unsafe { charge(ptr, purpose, bytes) };
+    unsafe { charge(ptr, Purpose::Send, bytes) };
     bytes
 }
 

@@ -161,8 +161,8 @@ pub(super) unsafe extern "C" fn destruct(sk: *mut bindings::sock) {
     }
 }
 
-/// Charges a child to its listener's cgroup: handshakes run in workers, which have no cgroup. (The kernel's own
-/// function for that is not exported.)
+/// Charges a child to its listener's cgroup until accept(2): handshakes run in workers, which have no cgroup. (The
+/// kernel's own function for that is not exported.)
 ///
 /// # Safety
 ///

@@ -85,6 +85,34 @@ lowered_meanwhile() {
 	smctest --expect smc hold --connections 4 --seconds 1 --then "nsenter --net=/proc/1/ns/net sh -c 'echo 1 2 3 >$MEM'"
 }
 
+# accepted_elsewhere EXPECTED OPTION...: connections to a listener of another cgroup are charged to that which accepts.
+accepted_elsewhere() {
+	with_cgroups max "${@:2}" --expect "$1" charged --cgroups "$CG"
+}
+
+# declined COMMAND...: the command, with a server that has no RDMA and declines what a client offers.
+declined() {
+	local code
+	del_rdma rxe b || return
+	"$@"
+	code=$?
+	add_rdma rxe b && return "$code"
+}
+
+# left_beyond: what peers have left unread does not put a cgroup beyond its limit.
+left_beyond() {
+	with_cgroups 16M --expect smcd charged --cgroups "$CG" --beyond
+}
+
+# with_cgroups LIMIT OPTION...: smctest with a cgroup that makes listeners, and one with this limit that accepts.
+with_cgroups() {
+	local code
+	mkdir "$CG/maker" "$CG/acceptor" && echo "$1" >"$CG/acceptor/memory.max" || return
+	smctest "${@:2}"
+	code=$?
+	within 10 rmdir "$CG/maker" "$CG/acceptor" && return "$code"
+}
+
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "network" up_netns
@@ -97,6 +125,14 @@ require "the tracepoint of sockets beyond a limit is on" traces_limits
 require "cgroups of version 2" mount_cgroup 2
 check "a cgroup stays within memory.max, and its connections go over TCP" fills memory.current memory.max
 check "those of others do not" beside fills memory.current memory.max
+check "TCP: the cgroup is charged that accepts" accepted_elsewhere tcp --family tcp --server-family tcp
+check "SMC-R: the cgroup is charged that accepts" accepted_elsewhere smc
+check "after a fallback: the cgroup is charged that accepts" accepted_elsewhere tcp --family tcp --server-family smc
+check "after a fallback of a client that offers SMC" declined accepted_elsewhere tcp
+require "shared memory is allowed" same_host on
+check "SMC-D: the cgroup is charged that accepts" accepted_elsewhere smcd
+check "SMC-D: what is left unread stays within memory.max" left_beyond
+require "no shared memory" same_host off
 check "nothing of the cgroup is left" within 10 eval '! grep -q "^nr_descendants [1-9]" '"$CG/cgroup.stat"
 require "no cgroups" unmount_cgroup
 check "the tracepoint of sockets beyond a limit has those of SMC, with TCP's limits" traced_limits

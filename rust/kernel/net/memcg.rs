@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The cgroup that is charged for the memory of a socket.
+//!
+//! As with TCP (C function `__inet_accept`) it is that of the task which accepts a connection, and not of the one which
+//! made the listener: systemd makes those of its services. Handshakes run in workers, which have no cgroup. What a
+//! connection has before accept(2) is charged to the listener's cgroup, and moves then.
+
+use core::ptr;
+
+use kernel::page::PAGE_SIZE;
+
+use super::{
+    sock_alloc::alloc,
+    Sk,
+    TcpSocket,
+    UnattachedSk, //
+};
+use crate::{
+    bindings,
+    prelude::*,
+    rcu, //
+};
+
+impl UnattachedSk {
+    /// Charges the connection, and the TCP connection below it, to the cgroup of the current task from now on. Without
+    /// memory for that they stay charged as they are.
+    /// Context: process, may sleep.
+    pub fn charge_to_caller(&self, tcp: &TcpSocket) {
+        let sk = self.sk();
+        let parts = [sk.as_ptr(), tcp.sk_ptr()];
+        // SAFETY: Both are alive.
+        if parts.iter().all(|part| unsafe { is_callers(*part) }) {
+            return;
+        }
+        let Ok(purse) = Purse::new(&sk) else {
+            return;
+        };
+        for part in parts {
+            // SAFETY: The socket is alive; sleeping is allowed.
+            unsafe { bindings::lock_sock_nested(part, 0) };
+            // SAFETY: The socket is alive, and owned by us.
+            unsafe { purse.take_over(part) };
+            // SAFETY: Locked above.
+            unsafe { bindings::release_sock(part) };
+        }
+    }
+}
+
+/// Whether the cgroup of a socket, and those above it, may have so many bytes more. The kernel grants a charge that may
+/// not wait in any case.
+/// Context: any; it may have changed when this returns.
+///
+/// # Safety
+///
+/// `sk` must be alive and its spinlock held, and owned by the caller or not at all.
+pub(super) unsafe fn has_room(sk: *const bindings::sock, bytes: i32) -> bool {
+    // SAFETY: By the caller's promise, by which the cgroup stays that of the socket.
+    let memcg = unsafe { bindings::mem_cgroup_from_sk(sk) };
+    if memcg.is_null() {
+        return true;
+    }
+    let pages = usize::try_from(bytes).unwrap_or(0).div_ceil(PAGE_SIZE);
+    // SAFETY: The socket has a reference to the cgroup, and that one to those above it; the fields are read whole.
+    unsafe {
+        let mut counter = &raw const (*memcg).memory;
+        while !counter.is_null() {
+            let used = (&raw const (*counter).usage.counter).read_volatile();
+            let most = (&raw const (*counter).max).read_volatile();
+            let used = usize::try_from(used).unwrap_or(0);
+            if used.saturating_add(pages) > most as usize {
+                return false;
+            }
+            counter = (*counter).parent;
+        }
+    }
+    true
+}
+
+/// Whether a socket is charged to the cgroup of the current task, as far as that is seen without a reference.
+///
+/// # Safety
+///
+/// `sk` must be alive.
+unsafe fn is_callers(sk: *const bindings::sock) -> bool {
+    let _rcu = rcu::read_lock();
+    // SAFETY: In an RCU read section, during which the cgroup of the current task lives.
+    let own = unsafe { bindings::mem_cgroup_from_current() };
+    // SAFETY: As above.
+    let own = match unsafe { bindings::mem_cgroup_is_root(own) } {
+        true => ptr::null_mut(),
+        false => own,
+    };
+    // SAFETY: By the caller's promise; the pointer is only compared.
+    ptr::eq(unsafe { (&raw const (*sk).sk_memcg).read_volatile() }, own)
+}
+
+/// A socket that nobody sees, for charges to the cgroup of the current task: the kernel has no other way for modules to
+/// find that cgroup by its rules, and to charge it.
+///
+/// # Invariants
+///
+/// Nothing else uses the socket, nothing is charged to it between calls, and it is a stream whose SO_SNDBUF is locked
+/// at 0.
+struct Purse(kernel::sync::aref::ARef<Sk>);
+
+impl Purse {
+    /// Context: may sleep.
+    fn new(like: &Sk) -> Result<Self> {
+        let sk = like.as_ptr();
+        // SAFETY: `like` is alive, and holds its namespace and its kind.
+        let purse = unsafe {
+            let family = (*sk).__sk_common.skc_family;
+            alloc(
+                like.net_ptr(),
+                family,
+                (*sk).sk_prot_creator,
+                ptr::null_mut(),
+            )?
+        };
+        let new = purse.as_ptr();
+        // SAFETY: Nothing else uses the new socket.
+        unsafe {
+            // CAST: small numbers.
+            (*new).sk_type = bindings::sock_type_SOCK_STREAM as u16;
+            (*new).sk_userlocks |= bindings::SOCK_SNDBUF_LOCK as u8;
+            (*new).sk_sndbuf = 0;
+        }
+        // INVARIANT: New, and set up above.
+        Ok(Self(purse))
+    }
+
+    /// Moves what `sk` has charged to the cgroup of this socket, which is that of `sk` from now on.
+    ///
+    /// # Safety
+    ///
+    /// `sk` must be alive and owned by the caller.
+    unsafe fn take_over(&self, sk: *mut bindings::sock) {
+        let purse = self.0.as_ptr();
+        // SAFETY: Both are alive and ours.
+        let (from, to) = unsafe { ((*sk).sk_memcg, (*purse).sk_memcg) };
+        if ptr::eq(from, to) {
+            return;
+        }
+        // SAFETY: By the caller's promise.
+        let bytes = unsafe { charged(sk) };
+        if !to.is_null() {
+            // SAFETY: The purse has a reference.
+            if !unsafe { bindings::mem_cgroup_tryget(to) } {
+                return;
+            }
+            // SAFETY: The purse is ours. With its spinlock held the charge does not wait for memory, and no task is
+            // killed for it; a stream that has reached its SO_SNDBUF is granted any.
+            unsafe {
+                bindings::sk_spin_lock_bh(purse);
+                bindings::sk_wmem_schedule(purse, bytes);
+                bindings::sk_spin_unlock_bh(purse);
+                // What was charged is for `sk`.
+                (*purse).sk_forward_alloc = 0;
+            }
+        }
+        // SAFETY: By the caller's promise; the reference was taken above.
+        unsafe { (&raw mut (*sk).sk_memcg).write_volatile(to) };
+        if !from.is_null() {
+            // SAFETY: The purse is ours; so much of `from` was charged for `sk`, and the reference that `sk` had is put
+            // once.
+            unsafe {
+                (*purse).sk_memcg = from;
+                (*purse).sk_forward_alloc = bytes;
+                bindings::sk_mem_reclaim(purse);
+                (*purse).sk_memcg = to;
+                bindings::mem_cgroup_put(from);
+            }
+        }
+    }
+}
+
+/// How much a socket has had granted, in bytes: a multiple of pages.
+///
+/// # Safety
+///
+/// `sk` must be alive and owned by the caller.
+unsafe fn charged(sk: *mut bindings::sock) -> i32 {
+    // SAFETY: By the caller's promise.
+    let bytes =
+        unsafe { (*sk).sk_forward_alloc + (*sk).sk_wmem_queued + bindings::sk_rmem_alloc_get(sk) };
+    // CAST: A page.
+    let page = PAGE_SIZE as i32;
+    bytes.max(0).saturating_add(page - 1) / page * page
+}
