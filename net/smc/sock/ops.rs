@@ -63,6 +63,10 @@ impl StreamSocket for Sock {
         Self::end(this);
     }
 
+    fn tcp_below(&self) -> &TcpSocket {
+        &self.tcp
+    }
+
     fn bind(this: ArcBorrow<'_, Self>, addr: SockAddr<'_>) -> Result {
         this.tcp.follow(&this.sk)?;
         this.tcp.bind(addr)

@@ -256,6 +256,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         // SAFETY: Both are alive, and nothing else uses the new socket. An orphan was never attached to one.
         unsafe {
             bindings::sock_graft(sk.as_ptr(), new);
+            front.tcp_below().show_as(&sk);
             Self::attach(&sk, front);
             (*new).state = bindings::socket_state_SS_CONNECTED;
         }

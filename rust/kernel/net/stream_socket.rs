@@ -57,6 +57,8 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
     fn create(sk: ARef<Sk>, version: IpVersion) -> Result<Arc<Self>>;
     /// close(2) of the last descriptor. The socket's queues still exist.
     fn release(this: Arc<Self>);
+    /// The TCP socket below.
+    fn tcp_below(&self) -> &TcpSocket;
     /// bind(2).
     ///
     /// # Errors

@@ -117,7 +117,23 @@ impl TcpSocket {
         // The TCP connection may outlive the application's socket, and then has to hold the namespace.
         // SAFETY: The socket is new, nothing else uses it.
         unsafe { bindings::sk_net_refcnt_upgrade(this.sk_ptr()) };
+        this.show_as(front);
         Ok(this)
+    }
+
+    /// Lists of sockets (`ss`, lsof, `/proc/net/tcp`) and routing rules by user see the connection as that of the
+    /// socket that the application holds: it has an inode of its own, which is in no table of files, and one that a
+    /// worker accepted belongs to root.
+    /// Context: any.
+    pub(super) fn show_as(&self, front: &Sk) {
+        let (from, to) = (front.option_sk(), self.sk_ptr());
+        // SAFETY: Both are alive, and the fields are plain integers that others write whole.
+        unsafe {
+            let uid = (&raw const (*from).sk_uid).read_volatile();
+            (&raw mut (*to).sk_uid).write_volatile(uid);
+            let ino = (&raw const (*from).sk_ino).read_volatile();
+            (&raw mut (*to).sk_ino).write_volatile(ino);
+        }
     }
 
     /// # Safety

@@ -7,8 +7,10 @@ use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
+use nix::sys::stat::fstat;
 use smc_user::poll_fd;
 use smc_user::Errno;
+use smc_user::Socket;
 
 use crate::family::Family;
 use crate::netns;
@@ -31,6 +33,32 @@ pub(super) const ROWS: &[Row] = &[
         answer![answers.0, answers.1, local(&socket)?.port() != 0]
     }),
     Row::same("poll", "0x0", |rig| answer![events(&rig.listener()?.0)]),
+    Row::same(
+        "TCP's list has the inodes of both ends, and of the listener",
+        "true true true",
+        |rig| {
+            let (listener, address) = rig.listener()?;
+            let client = rig.open()?;
+            client.connect(address)?;
+            let server = listener.accept(0)?;
+            let is_listed = |socket: &Socket, is_client| {
+                let inode = fstat(socket)?.st_ino;
+                let list = netns::inside(rig.netns(is_client), || {
+                    let of =
+                        |name| std::fs::read_to_string(format!("/proc/thread-self/net/{name}"));
+                    Ok(of("tcp")? + &of("tcp6")?)
+                })?;
+                let column = |line: &str| line.split_whitespace().nth(9)?.parse().ok();
+                Ok::<_, anyhow::Error>(list.lines().any(|line| column(line) == Some(inode)))
+            };
+            answer![
+                is_listed(&client, true)?,
+                is_listed(&server, false)?,
+                is_listed(&listener, false)?
+            ]
+        },
+    )
+    .c_is_wrong("it has those of inner sockets"),
     Row::same("send and receive", "EPIPE ENOTCONN", |rig| {
         let (listener, _) = rig.listener()?;
         answer![listener.send(b"x", 0), listener.recv(&mut [0], 0)]
