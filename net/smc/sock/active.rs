@@ -236,9 +236,11 @@ pub(super) fn disconnect(this: &Sock) {
 /// The application has closed the socket, or the listener before it accepted this one: then the connection is reset, as
 /// over TCP.
 pub(super) fn close(this: &Sock, conn: &Carrier) {
-    let linger = match this.is_unaccepted() {
-        true => Some(0),
-        false => this.sk.linger(),
-    };
-    conn.close(&this.sk, linger, &this.tcp);
+    if !this.is_unaccepted() {
+        conn.close(&this.sk, this.sk.linger(), &this.tcp);
+        return;
+    }
+    conn.close(&this.sk, Some(0), &this.tcp);
+    // Nothing was sent that the reset could overtake, and the listener's port is to be free when its close(2) returns.
+    this.tcp.abort(ECONNABORTED);
 }

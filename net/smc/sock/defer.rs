@@ -101,14 +101,15 @@ impl WorkItem for Deferred {
         let Self {
             child, listener, ..
         } = &*this;
-        // A listener that is closed wakes the connections that it has, which end then.
+        // A listener that is closed ends the connections that it has, and wakes who waits for them.
         let _ = child.sk.wait_until(clock::timeout(this.wait), false, || {
             !listener.is_open() || is_due(child)
         });
-        listener.remove_deferred(child);
         namespace::of(&child.sk)
             .deferred_accepts
             .fetch_sub(1, Relaxed);
-        listener.accept_enqueue(child);
+        if listener.remove_deferred(child) {
+            listener.accept_enqueue(child);
+        }
     }
 }

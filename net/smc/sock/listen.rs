@@ -227,11 +227,13 @@ impl Listener {
         deferred.push(child.clone(), GFP_KERNEL).is_ok()
     }
 
-    /// Undoes [`Self::add_deferred`].
+    /// Undoes [`Self::add_deferred`]; returns false if the connection was ended with the listener in between.
     /// Context: may sleep.
-    pub(super) fn remove_deferred(&self, child: &Arc<Sock>) {
+    pub(super) fn remove_deferred(&self, child: &Arc<Sock>) -> bool {
         let mut deferred = self.deferred.lock();
+        let before = deferred.len();
         deferred.retain(|one| !Arc::ptr_eq(one, child));
+        deferred.len() < before
     }
 
     fn push(&self, entry: ListArc<AcceptEntry>) {
@@ -275,8 +277,11 @@ impl Listener {
     pub(super) fn close(&self) {
         let owner = self.owner.lock().take();
         drop(owner);
-        for child in &*self.deferred.lock() {
+        let deferred = core::mem::take(&mut *self.deferred.lock());
+        for child in deferred {
+            // Its worker.
             child.sk.wake_state();
+            Sock::end(child);
         }
         self.cleanup_listen();
     }

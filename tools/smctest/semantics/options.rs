@@ -374,6 +374,31 @@ pub(super) const ROWS: &[Row] = &[
         },
     )
     .c_may_be_wrong("the client reads the end of the stream"),
+    Row::same(
+        "deferred accept: the port of a listener that is closed is free at once",
+        "0",
+        |rig| {
+            for round in 0..6 {
+                let (listener, address) = rig.listener()?;
+                // And those that wait for accept.
+                let deferred = DEFERRED * (round % 2);
+                listener.set_option_int(libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, deferred)?;
+                let clients = (0..8).map(|_| rig.open()).collect::<Result<Vec<_>, _>>()?;
+                for client in &clients {
+                    client.connect(address)?;
+                }
+                thread::sleep(Duration::from_millis(50));
+                let next = rig.open_server()?;
+                drop(listener);
+                let bound = next.bind(address);
+                if bound.is_err() {
+                    return answer![bound];
+                }
+            }
+            answer![0]
+        },
+    )
+    .c_may_be_wrong("accept waits for the data of each"),
 ];
 
 /// Seconds of TCP_DEFER_ACCEPT that are longer than any wait which is right.
