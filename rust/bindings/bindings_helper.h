@@ -45,6 +45,7 @@
 #include <net/inet_common.h>
 #include <net/ipv6.h>
 #include <net/netns/generic.h>
+#include <net/proto_memory.h>
 #include <net/protocol.h>
 #include <net/request_sock.h>
 #include <net/route.h>

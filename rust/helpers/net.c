@@ -198,6 +198,16 @@ bool smc_helper_mem_cgroup_is_root(struct mem_cgroup *memcg)
 	return mem_cgroup_is_root(memcg);
 }
 
+void smc_helper_sk_memory_allocated_add(const struct sock *sk, int pages)
+{
+	sk_memory_allocated_add(sk, pages);
+}
+
+void smc_helper_sk_memory_allocated_sub(const struct sock *sk, int pages)
+{
+	sk_memory_allocated_sub(sk, pages);
+}
+
 void smc_helper_mem_cgroup_put(struct mem_cgroup *memcg)
 {
 	mem_cgroup_put(memcg);

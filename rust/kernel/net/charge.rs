@@ -97,6 +97,17 @@ impl Charge {
         core::ptr::eq(&raw const *self.sk, sk)
     }
 
+    /// Whether [`Self::new`] would grant so much without taking other memory from the socket's cgroup.
+    /// Context: neither from interrupts nor with the socket's spinlock held.
+    pub fn has_room(sk: &Sk, bytes: u32) -> bool {
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+        // SAFETY: The spinlock is held.
+        #[cfg(CONFIG_MEMCG)]
+        return sk.with_spinlock(|| unsafe { memcg::has_room(sk.as_ptr(), asked(bytes)) });
+        #[cfg(not(CONFIG_MEMCG))]
+        return bytes > 0;
+    }
+
     /// As [`Self::new`], for data that were received, where sleeping is not allowed: only if nobody owns the socket.
     /// Context: does not sleep; neither from interrupts nor with the socket's spinlock held.
     ///

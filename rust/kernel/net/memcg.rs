@@ -23,28 +23,69 @@ use crate::{
 };
 
 impl UnattachedSk {
-    /// Charges the connection, and the TCP connection below it, to the cgroup of the current task from now on. Without
-    /// memory for that they stay charged as they are.
+    /// Charges the connection, and the TCP connection below it unless that is charged to a cgroup already, to the cgroup
+    /// of the current task from now on. Without memory for that they stay charged as they are.
     /// Context: process, may sleep.
     pub fn charge_to_caller(&self, tcp: &TcpSocket) {
         let sk = self.sk();
-        let parts = [sk.as_ptr(), tcp.sk_ptr()];
-        // SAFETY: Both are alive.
-        if parts.iter().all(|part| unsafe { is_callers(*part) }) {
-            return;
+        let front = sk.as_ptr();
+        // SAFETY: It is alive.
+        if !unsafe { is_callers(front) } {
+            let Ok(purse) = Purse::new(&sk) else {
+                return;
+            };
+            // SAFETY: It is alive; sleeping is allowed, and it is locked meanwhile. Nobody polls it before it is
+            // attached.
+            unsafe {
+                bindings::lock_sock_nested(front, 0);
+                purse.take_over(front);
+                bindings::release_sock(front);
+            }
         }
-        let Ok(purse) = Purse::new(&sk) else {
-            return;
-        };
-        for part in parts {
-            // SAFETY: The socket is alive; sleeping is allowed.
-            unsafe { bindings::lock_sock_nested(part, 0) };
-            // SAFETY: The socket is alive, and owned by us.
-            unsafe { purse.take_over(part) };
-            // SAFETY: Locked above.
-            unsafe { bindings::release_sock(part) };
+        let tcp = tcp.sk_ptr();
+        // SAFETY: Both are alive; sleeping is allowed. Both may be of a class, and the TCP socket is the inner one.
+        unsafe {
+            bindings::lock_sock_nested(front, 0);
+            bindings::lock_sock_nested(tcp, bindings::SINGLE_DEPTH_NESTING as i32);
+            share(front, tcp);
+            bindings::release_sock(tcp);
+            bindings::release_sock(front);
         }
     }
+}
+
+/// Charges what `tcp` has, if that is charged to no cgroup, to the cgroup of `front`, which is that of both from now on.
+/// As TCP does it at accept(2); who looks at `tcp` without its lock finds no cgroup or this one, which lives on.
+///
+/// # Safety
+///
+/// Both must be alive and owned by the caller.
+unsafe fn share(front: *mut bindings::sock, tcp: *mut bindings::sock) {
+    // SAFETY: By the caller's promise.
+    let (memcg, before) = unsafe { ((*front).sk_memcg, (*tcp).sk_memcg) };
+    if memcg.is_null() || !before.is_null() {
+        return;
+    }
+    // SAFETY: As above.
+    let bytes = unsafe { charged(tcp) };
+    // SAFETY: As above; `front` has a reference to its cgroup.
+    unsafe {
+        if !bindings::sk_rmem_schedule(front, bytes) {
+            return;
+        }
+        if bindings::mem_cgroup_tryget(memcg) {
+            // What was granted is for `tcp`, which is in the sum of TCP.
+            (*front).sk_forward_alloc -= bytes;
+            bindings::sk_memory_allocated_sub(front, pages(bytes));
+            (&raw mut (*tcp).sk_memcg).write_volatile(memcg);
+        }
+        bindings::sk_mem_reclaim(front);
+    }
+}
+
+/// CAST: of a number of bytes, which is positive.
+fn pages(bytes: i32) -> i32 {
+    bytes / PAGE_SIZE as i32
 }
 
 /// Whether the cgroup of a socket, and those above it, may have so many bytes more. The kernel grants a charge that may
@@ -53,7 +94,7 @@ impl UnattachedSk {
 ///
 /// # Safety
 ///
-/// `sk` must be alive and its spinlock held, and owned by the caller or not at all.
+/// `sk` must be alive, and the cgroup its own until this returns.
 pub(super) unsafe fn has_room(sk: *const bindings::sock, bytes: i32) -> bool {
     // SAFETY: By the caller's promise, by which the cgroup stays that of the socket.
     let memcg = unsafe { bindings::mem_cgroup_from_sk(sk) };
@@ -155,8 +196,9 @@ impl Purse {
                 bindings::sk_spin_lock_bh(purse);
                 bindings::sk_wmem_schedule(purse, bytes);
                 bindings::sk_spin_unlock_bh(purse);
-                // What was charged is for `sk`.
+                // What was charged is for `sk`, which is in the sum of its protocol.
                 (*purse).sk_forward_alloc = 0;
+                bindings::sk_memory_allocated_sub(purse, pages(bytes));
             }
         }
         // SAFETY: By the caller's promise; the reference was taken above.
@@ -167,6 +209,7 @@ impl Purse {
             unsafe {
                 (*purse).sk_memcg = from;
                 (*purse).sk_forward_alloc = bytes;
+                bindings::sk_memory_allocated_add(purse, pages(bytes));
                 bindings::sk_mem_reclaim(purse);
                 (*purse).sk_memcg = to;
                 bindings::mem_cgroup_put(from);

@@ -354,6 +354,14 @@ impl Sk {
         u32::try_from(read_once!(self.option_sk, sk_rcvbuf)).unwrap_or(0)
     }
 
+    /// Raises the reported SO_SNDBUF to that many bytes, unless the application has set it.
+    pub fn raise_sndbuf(&self, bytes: u32) {
+        let len = i32::try_from(bytes).unwrap_or(i32::MAX);
+        if !self.is_sndbuf_locked() && read_once!(self.option_sk, sk_sndbuf) < len {
+            write_once!(self.option_sk, sk_sndbuf, len);
+        }
+    }
+
     /// Sets the reported SO_SNDBUF and SO_RCVBUF, in bytes, unless the application has set them.
     pub fn set_bufs(&self, sndbuf: u32, rcvbuf: u32) {
         let locks = u32::from(read_once!(self.option_sk, sk_userlocks));

@@ -81,10 +81,44 @@ pub(super) fn accept_elsewhere(context: &Context, root: &Path) -> Result<()> {
         charged.0, charged.1
     );
     result?;
-    drop((clients, servers, listener));
+    drop((clients, servers));
     wait_until("the cgroups stay charged", || {
         Ok(of_sockets(&maker)? == 0 && of_sockets(&acceptor)? == 0)
+    })?;
+    keep_sums(context, &listener, &acceptor)
+}
+
+/// What moves from one cgroup to another stays in the sum of its protocol.
+fn keep_sums(context: &Context, listener: &Socket, acceptor: &Path) -> Result<()> {
+    let before = sums()?;
+    enter(acceptor)?;
+    for _ in 0..MOVES {
+        drop((connect(context, 1)?, listener.accept(0)?));
+    }
+    wait_until("the sums of protocols change", || {
+        let now = sums()?;
+        println!("# pages: {before:?}, then {now:?}");
+        Ok(before
+            .iter()
+            .zip(now)
+            .all(|(before, now)| (now - before).abs() < MOVES / 2))
     })
+}
+
+/// Connections for [`keep_sums`]: more than the pages that the kernel keeps for each processor.
+const MOVES: i64 = 2000;
+
+/// Pages of SMC's and of TCP's sockets.
+fn sums() -> Result<[i64; 2]> {
+    let text = fs::read_to_string("/proc/net/protocols")?;
+    let of = |name: &str| {
+        let mut lines = text.lines().map(str::split_whitespace);
+        let mut line = lines
+            .find(|words| words.clone().next() == Some(name))
+            .with_context(|| format!("no protocol {name}"))?;
+        Ok::<i64, anyhow::Error>(line.nth(3).context("no sum")?.parse()?)
+    };
+    Ok([of("SMC")?, of("TCP")?])
 }
 
 /// Senders close with their rings full, more together than the receiver's cgroup may have: it stays within its limit,
