@@ -86,7 +86,7 @@ settings! {
     RmemMin: range(c"smcr_rmem_min", BUF_MIN, BUF_MAX, BUF_MIN),
     RmemMax: range(c"smcr_rmem_max", BUF_MIN, BUF_MAX, 512 * 1024),
     // The C module's send buffers have the size that SO_SNDBUF asks for.
-    WmemMax: range(c"smcr_wmem_max", BUF_MIN, BUF_MAX, 1024 * 1024),
+    WmemMax: range(c"smcr_wmem_max", BUF_MIN, BUF_MAX, 256 * 1024),
     // CAST: it is small.
     MaxLinks: range(c"smcr_max_links_per_lgr", 1, MAX_LINKS as u32, 2),
     MaxConns: range(c"smcr_max_conns_per_lgr", 16, 255, 255),

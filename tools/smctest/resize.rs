@@ -28,6 +28,9 @@ use crate::netns;
 const GROWN: Duration = Duration::from_secs(10);
 const SHRUNK: Duration = Duration::from_secs(40);
 
+/// The setting `smcr_wmem_max`.
+const WMEM_MAX: u32 = 256 << 10;
+
 /// A time after which nothing more comes.
 const QUIET: Duration = Duration::from_millis(300);
 
@@ -80,7 +83,7 @@ pub(crate) fn run(context: &Context, sizes: &Arguments) -> Result<()> {
             ("keeps it", keeps),
             ("but that of a bulk transfer grows", bulk),
             ("though not if SO_RCVBUF was set", bulk_set),
-            ("the send buffer is twice the peer's RMBE", send_buffer),
+            ("the send buffer follows the peer's RMBE", send_buffer),
             ("though not if SO_SNDBUF was set", send_buffer_set),
         ],
         false => &[
@@ -97,6 +100,7 @@ pub(crate) fn run(context: &Context, sizes: &Arguments) -> Result<()> {
             ("both directions at once", both_ways),
             ("the peer closes while data are in both", closes),
             ("does not grow for requests and answers", stays_small),
+            ("but for many in a short time", busy),
             ("becomes small again, and large when it is used", shrinks),
             (
                 "grows further for a bulk transfer, and becomes small again",
@@ -359,7 +363,8 @@ fn both_ways(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<
     pair.expect(sizes.max, sizes.max, GROWN)
 }
 
-/// How many times an RMBE is filled in a bulk transfer before it is replaced.
+/// How many times a small RMBE is filled in ten seconds before it is replaced, and one in a bulk transfer.
+const BUSY: u64 = 64;
 const BULK: u64 = 256;
 
 /// The steps are factors of 4.
@@ -408,12 +413,25 @@ fn bulk_set(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<(
 
 fn send_buffer(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<()> {
     let pair = open(context, listener)?;
-    holds(&pair, sizes.max, sizes.max * 2)?;
-    // It is as large as before until it has been empty, which it is when all was read.
+    let held = fill_all(&pair)?;
+    let most = (sizes.max + sizes.max * 2) as usize;
+    ensure!(held == most, "{held} bytes, not {most}");
+
     let pair = open(context, listener)?;
     let full = sizes.max.max(sizes.bulk);
     transfer(&pair, u64::MAX, |now| now == full)?;
-    holds(&pair, full, full * 2)
+    // It is as large as before until it has been empty.
+    thread::sleep(QUIET);
+    let held = fill_all(&pair)?;
+    let now = pair.diag()?.send_bytes;
+    let expected = WMEM_MAX.max(sizes.max * 2).min(full * 2);
+    ensure!(now == expected, "{now} bytes, not {expected}");
+    // The server does not say at once that it has read the last of what came before.
+    let most = (full + now) as usize;
+    ensure!((most / 2..=most).contains(&held), "{held} of {most} bytes");
+    let said = pair.client.option_int(libc::SOL_SOCKET, libc::SO_SNDBUF)?;
+    ensure!(said >= i32::try_from(now)?, "SO_SNDBUF says {said}");
+    Ok(())
 }
 
 fn send_buffer_set(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<()> {
@@ -422,29 +440,24 @@ fn send_buffer_set(context: &Context, listener: &Socket, sizes: &Arguments) -> R
     let bytes = i32::try_from(sizes.max / 2)?;
     pair.client
         .set_option_int(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes)?;
-    holds(&pair, sizes.max, sizes.max / 2)
+    let held = fill_all(&pair)?;
+    let most = (sizes.max + sizes.max / 2) as usize;
+    ensure!(held == most, "{held} bytes, not {most}");
+    let said = pair.client.option_int(libc::SOL_SOCKET, libc::SO_SNDBUF)?;
+    ensure!(said == bytes * 2, "SO_SNDBUF says {said}");
+    Ok(())
 }
 
-/// Sends data that nobody reads: they fit into the RMBE and the send buffer.
-fn holds(pair: &Pair, rmbe: u32, sndbuf: u32) -> Result<()> {
-    let most = (rmbe + sndbuf) as usize;
-    let start = Instant::now();
+/// Sends data that nobody reads until no more fit, and nothing is on its way; returns how many did.
+fn fill_all(pair: &Pair) -> Result<usize> {
     let mut sent = charged::fill(&pair.client)?;
-    // What is on its way is in both.
-    while sent < most && start.elapsed() < GROWN {
-        thread::sleep(Duration::from_millis(20));
-        sent += charged::fill(&pair.client)?;
+    loop {
+        thread::sleep(QUIET);
+        match charged::fill(&pair.client)? {
+            0 => return Ok(sent),
+            more => sent += more,
+        }
     }
-    thread::sleep(QUIET);
-    sent += charged::fill(&pair.client)?;
-    ensure!(sent == most, "{sent} bytes, not {most}");
-    let sizes = pair.diag()?;
-    ensure!(
-        sizes.send_bytes == sndbuf,
-        "sock_diag: {}",
-        sizes.send_bytes
-    );
-    Ok(())
 }
 
 /// Sends data from the client until the server's RMBE has a size that is asked for, or `most` bytes were sent; returns
@@ -517,13 +530,28 @@ fn closes(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<()>
 
 fn stays_small(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<()> {
     let pair = open(context, listener)?;
-    for round in 0..200 {
+    // A quarter of an RMBE each.
+    requests(&pair, sizes, BUSY * 4 - 10)?;
+    pair.expect(sizes.min, sizes.min, Duration::ZERO)
+}
+
+fn busy(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<()> {
+    let pair = open(context, listener)?;
+    requests(&pair, sizes, BUSY * 4 + 10)?;
+    pair.expect(sizes.max, sizes.max, GROWN)?;
+    requests(&pair, sizes, 20)
+}
+
+/// Requests and answers of a quarter of an RMBE.
+fn requests(pair: &Pair, sizes: &Arguments, rounds: u64) -> Result<()> {
+    let len = sizes.min as usize / 4;
+    for round in 0..rounds {
         for (from, to) in [(&*pair.client, &pair.server), (&pair.server, &*pair.client)] {
-            send(from, round, 4_000, 4_000)?;
-            receive(to, round, 4_000, 4_000)?;
+            send(from, round, len, len)?;
+            receive(to, round, len, len)?;
         }
     }
-    pair.expect(sizes.min, sizes.min, Duration::ZERO)
+    Ok(())
 }
 
 fn shrinks(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<()> {

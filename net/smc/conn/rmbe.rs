@@ -13,6 +13,7 @@ use kernel::{
 };
 use kernel_ext::{
     net::{
+        memory,
         Charge,
         Purpose,
         Sk, //
@@ -57,6 +58,10 @@ const RETRY: Duration = Duration::from_secs(1);
 /// is made again.
 const IDLE: Duration = Duration::from_secs(10);
 
+/// Of a connection that fills a small RMBE so many times in ten seconds, the RMBE is as large as SO_RCVBUF says, though
+/// the peer does not wait: fewer messages have to say what was read.
+const BUSY: u64 = 64;
+
 /// A transfer of which an RMBE was filled so many times since it was last looked at, in ten seconds at most, is a bulk
 /// transfer.
 const BULK: u64 = 256;
@@ -79,8 +84,10 @@ pub(super) struct OtherRmbes {
     is_work_queued: bool,
     /// No attempt before; then the timer makes another one.
     retry_at: Option<Instant>,
-    /// When one that is not the smallest was looked at, or replaced, and the bytes received by then.
+    /// When the one in use was looked at, or replaced another, and the bytes received by then.
     looked_at: Option<(Instant, u64)>,
+    /// The one in use is smaller than SO_RCVBUF says.
+    is_small: bool,
 }
 
 impl OtherRmbes {
@@ -167,17 +174,26 @@ impl ConnInner {
     /// replaced that it has to release.
     pub(super) fn needs_rmbe_work(&mut self, fx: &Effects) -> bool {
         let is_due = fx.replaced && (self.needs_larger() || self.has_large_replaced());
-        is_due || (fx.wake_readers && self.wants_larger())
+        is_due || (fx.wake_readers && (self.wants_larger() || self.is_busy()))
     }
 
-    /// Begins to watch the RMBE if it can be replaced and is not one that only grows to what SO_RCVBUF says: whether it
-    /// is idle, or that of a bulk transfer. [`Conn::watch_rmbe`] is to be called then.
+    /// Begins to watch the RMBE if it can be replaced: whether it is idle, or a larger one would be of use.
+    /// [`Conn::watch_rmbe`] is to be called then.
     pub(super) fn begin_rmbe_watch(&mut self) {
         let size = self.stream.rmbe_class();
         let owner = self.owner.as_ref().filter(|_| self.stream.replaces_rmbes());
-        let is_watched =
-            owner.is_some_and(|owner| size > smallest(&owner.sk) || size >= largest(&owner.sk));
-        self.others.looked_at = is_watched.then(|| (now(), self.stream.bytes_received()));
+        self.others.is_small = owner.is_some_and(|owner| size < largest(&owner.sk));
+        self.others.looked_at = owner.map(|_| (now(), self.stream.bytes_received()));
+    }
+
+    /// Whether a timer looks whether the RMBE is idle.
+    fn is_watched(&self) -> bool {
+        let size = self.stream.rmbe_class();
+        let mut owner = self
+            .owner
+            .iter()
+            .filter(|_| self.others.looked_at.is_some());
+        owner.any(|owner| size > smallest(&owner.sk))
     }
 
     /// Takes the RMBE before out once all data in it were read.
@@ -211,21 +227,39 @@ impl ConnInner {
         if !self.stream.is_rmbe_short() {
             return false;
         }
-        let is_bulk = self.is_bulk();
+        let is_bulk = self.was_filled(BULK);
         self.request_size(|sk, size| larger(sk, size, is_bulk))
-    }
-
-    /// Whether so much arrives that a larger RMBE would save messages, and waits.
-    fn is_bulk(&self) -> bool {
-        let full = u64::from(self.stream.rmbe_class().bytes()) * BULK;
-        let received = self.stream.bytes_received();
-        let is_full = |(_, then)| received.saturating_sub(then) >= full;
-        self.others.looked_at.is_some_and(is_full)
     }
 
     /// The same for a socket that needs a larger one than it has whatever the peer does, see [`smallest`].
     fn needs_larger(&mut self) -> bool {
         self.request_size(|sk, size| Some(smallest(sk)).filter(|least| *least > size))
+    }
+
+    /// Whether so much arrives in a small RMBE that a larger one would be of use, and can be had; the caller queues the
+    /// work then.
+    fn is_busy(&mut self) -> bool {
+        self.others.is_small
+            && self.was_filled(BUSY)
+            && self.request_size(|sk, size| larger(sk, size, false))
+    }
+
+    /// Whether the RMBE was filled so many times since it was looked at, and that is not long ago.
+    fn was_filled(&mut self, times: u64) -> bool {
+        let Some((since, then)) = self.others.looked_at else {
+            return false;
+        };
+        let received = self.stream.bytes_received();
+        let full = u64::from(self.stream.rmbe_class().bytes()) * times;
+        if received.saturating_sub(then) < full {
+            return false;
+        }
+        let now = now();
+        let is_late = since.saturating_add(IDLE).is_due(now);
+        if is_late {
+            self.others.looked_at = Some((now, received));
+        }
+        !is_late
     }
 
     /// Whether an RMBE of that size may be offered: a smaller one only if nothing has come since it was found idle.
@@ -266,7 +300,7 @@ fn larger(sk: &Sk, size: SizeClass, is_bulk: bool) -> Option<SizeClass> {
     if size < asked {
         return Some(asked);
     }
-    let may_grow = is_bulk && !sk.is_rcvbuf_locked();
+    let may_grow = is_bulk && !sk.is_rcvbuf_locked() && !memory::is_short();
     let most = may_grow.then(|| SizeClass::for_bytes(namespace::of(sk).config.rmbe_max_bytes()))?;
     let next = SizeClass::for_bytes(size.bytes().saturating_mul(4)).min(most);
     Some(next).filter(|next| *next > size)
@@ -398,14 +432,17 @@ impl Conn {
             inner.others.looked_at = None;
             return None;
         }
-        let is_quiet = received == inner.stream.bytes_received() && inner.stream.readable() == 0;
-        if !is_quiet {
-            inner.others.looked_at = Some((now, inner.stream.bytes_received()));
-            return Some(now.saturating_add(IDLE));
+        if !inner.is_watched() {
+            return None;
         }
         let end = since.saturating_add(IDLE);
         if !end.is_due(now) {
             return Some(end);
+        }
+        let is_quiet = received == inner.stream.bytes_received() && inner.stream.readable() == 0;
+        if !is_quiet {
+            inner.others.looked_at = Some((now, inner.stream.bytes_received()));
+            return Some(now.saturating_add(IDLE));
         }
         let is_wanted =
             inner.request_size(|sk, size| Some(smallest(sk)).filter(|small| *small < size));
@@ -416,10 +453,10 @@ impl Conn {
         Some(now.saturating_add(IDLE))
     }
 
-    /// Starts the timer of an RMBE that is not the smallest.
+    /// Starts the timer of an RMBE that is watched by one.
     /// Context: does not sleep.
     pub(super) fn watch_rmbe(&self) {
-        if self.with(|inner| inner.others.looked_at.is_some()) {
+        if self.with(|inner| inner.is_watched()) {
             self.group.arm_conn_timer(IDLE);
         }
     }

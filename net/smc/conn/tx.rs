@@ -7,6 +7,7 @@ use core::mem;
 use kernel::sync::Arc;
 use kernel_ext::{
     net::{
+        memory,
         Charge,
         Msg,
         Purpose,
@@ -62,17 +63,21 @@ enum SndbufSpace {
     Discard,
 }
 
-/// The size of a send buffer that SO_SNDBUF asks for, which the kernel doubles.
+/// The size of a send buffer that a connection has in any case: what the program has set by SO_SNDBUF, which the kernel
+/// doubles, or twice the setting.
 fn asked_sndbuf(sk: &Sk) -> SizeClass {
-    SizeClass::for_bytes(sk.sndbuf() / 2)
+    SizeClass::for_bytes(match sk.is_sndbuf_locked() {
+        true => sk.sndbuf() / 2,
+        false => namespace::of(sk).config.sndbuf_bytes(),
+    })
 }
 
-/// The size of a connection's send buffer: what SO_SNDBUF asks for, or, if the program has not set that, twice the
-/// peer's RMBE, of which one half is filled while the other is on its way.
+/// The size of a connection's send buffer: that of [`asked_sndbuf`], or, if the program has not set SO_SNDBUF and there
+/// is memory, twice the peer's RMBE, of which one half is filled while the other is on its way.
 pub(crate) fn sndbuf_class(sk: &Sk, peer: Option<SizeClass>) -> SizeClass {
     let asked = asked_sndbuf(sk);
     match peer {
-        Some(peer) if !sk.is_sndbuf_locked() => {
+        Some(peer) if !sk.is_sndbuf_locked() && !memory::is_short() => {
             let most = SizeClass::for_bytes(namespace::of(sk).config.sndbuf_max_bytes());
             let twice = SizeClass::for_bytes(peer.bytes().saturating_mul(2));
             asked.max(twice.min(most))
@@ -350,8 +355,10 @@ impl Conn {
                 Ok(has_sent) => {
                     // Counted once for each connection.
                     if !has_sent {
+                        let want = asked_sndbuf(sk).max(buf.size()).min(want);
                         stats.count(want.bytes(), buf.size().bytes(), is_new);
                     }
+                    sk.raise_sndbuf(buf.size().bytes());
                     return Ok(true);
                 }
                 Err(back) => (guard, link) = (back, self.link()),
@@ -369,9 +376,10 @@ impl Conn {
         stats: &Buffers,
     ) -> Result<(SndbufGuard, Charge, bool)> {
         let pool = &self.group.sndbufs;
-        let asked = asked_sndbuf(sk);
-        let smaller = (asked < want).then_some(asked);
-        for size in [Some(want), smaller].into_iter().flatten() {
+        let asked = asked_sndbuf(sk).min(want);
+        // More than that only where no other memory of the cgroup has to be given up for it.
+        let larger = (want > asked && Charge::has_room(sk, want.bytes())).then_some(want);
+        for size in [larger, Some(asked)].into_iter().flatten() {
             let (guard, is_new) = pool.take(size, stats)?;
             match Charge::new(sk, Purpose::Send, guard.size().bytes()) {
                 Ok(charge) => return Ok((guard, charge, is_new)),

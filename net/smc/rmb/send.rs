@@ -220,15 +220,16 @@ impl SendPool {
     }
 
     fn take_any(&self, want: SizeClass) -> Result<(Arc<SendBuf>, bool)> {
-        if let Some(buf) = self.take_idle(want) {
-            return Ok((buf, false));
-        }
         let make = |size: SizeClass| {
             let counted = CountedPages::new(size.bytes() as usize)?;
             SendBuf::new(size, self, counted)
         };
-        if let Some(buf) = want.downwards().find_map(|size| make(size).ok()) {
-            return Ok((buf, true));
+        let take = |size: SizeClass| match self.take_idle(size) {
+            Some(buf) => Some((buf, false)),
+            None => Some((make(size).ok()?, true)),
+        };
+        if let Some(taken) = want.downwards().find_map(take) {
+            return Ok(taken);
         }
         // Existing connections continue, if slowly.
         if let Some(buf) = SizeClass::LARGEST
