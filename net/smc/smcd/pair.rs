@@ -150,8 +150,8 @@ impl SmcdEnd {
         true
     }
 
-    /// The application has closed the socket: nothing keeps it, nor its network namespace, but the charge for a ring that
-    /// the reader's cgroup has no room for.
+    /// The application has closed the socket: nothing keeps it, nor its network namespace, but the charge for a ring
+    /// that the reader's cgroup has no room for.
     /// Context: may sleep.
     pub(super) fn detach_sk(&self) {
         let owner = self.owner.lock().take();

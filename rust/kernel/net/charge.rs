@@ -98,7 +98,7 @@ impl Charge {
     }
 
     /// Whether [`Self::new`] would grant so much without taking other memory from the socket's cgroup.
-    /// Context: neither from interrupts nor with the socket's spinlock held.
+    /// Context: does not sleep; neither from interrupts nor with the socket's spinlock held.
     pub fn has_room(sk: &Sk, bytes: u32) -> bool {
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
         // SAFETY: The spinlock is held.

@@ -23,8 +23,8 @@ use crate::{
 };
 
 impl UnattachedSk {
-    /// Charges the connection, and the TCP connection below it unless that is charged to a cgroup already, to the cgroup
-    /// of the current task from now on. Without memory for that they stay charged as they are.
+    /// Charges the connection, and the TCP connection below it unless that is charged to a cgroup already, to the
+    /// cgroup of the current task from now on. Without memory for that they stay charged as they are.
     /// Context: process, may sleep.
     pub fn charge_to_caller(&self, tcp: &TcpSocket) {
         let sk = self.sk();
@@ -54,8 +54,8 @@ impl UnattachedSk {
     }
 }
 
-/// Charges what `tcp` has, if that is charged to no cgroup, to the cgroup of `front`, which is that of both from now on.
-/// As TCP does it at accept(2); who looks at `tcp` without its lock finds no cgroup or this one, which lives on.
+/// Charges what `tcp` has, if that is charged to no cgroup, to the cgroup of `front`, which is that of both from now
+/// on. As TCP does it at accept(2); who looks at `tcp` without its lock finds no cgroup or this one, which lives on.
 ///
 /// # Safety
 ///
