@@ -174,6 +174,28 @@ int smc_helper_sk_rmem_alloc_get(const struct sock *sk)
 	return sk_rmem_alloc_get(sk);
 }
 
+#ifdef CONFIG_SOCK_CGROUP_DATA
+void smc_helper_cgroup_get(struct cgroup *cgrp)
+{
+	cgroup_get(cgrp);
+}
+
+void smc_helper_cgroup_put(struct cgroup *cgrp)
+{
+	cgroup_put(cgrp);
+}
+
+void smc_helper_cgroup_bpf_get(struct cgroup *cgrp)
+{
+	cgroup_bpf_get(cgrp);
+}
+
+void smc_helper_cgroup_bpf_put(struct cgroup *cgrp)
+{
+	cgroup_bpf_put(cgrp);
+}
+#endif
+
 static DEFINE_PER_CPU(int, memory_per_cpu_fw_alloc);
 
 int __percpu *smc_helper_memory_per_cpu_fw_alloc(void)

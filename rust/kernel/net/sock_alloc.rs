@@ -179,6 +179,27 @@ unsafe fn inherit_memcg(listener: *const bindings::sock, child: *mut bindings::s
     }
 }
 
+/// Has a child be one of its listener's cgroup, as with TCP (C function `cgroup_sk_clone`, which is not exported), for
+/// the BPF programs of that.
+///
+/// # Safety
+///
+/// Both must be alive, and the child not yet used by anything else.
+#[cfg(CONFIG_SOCK_CGROUP_DATA)]
+unsafe fn inherit_cgroup(listener: *const bindings::sock, child: *mut bindings::sock) {
+    // SAFETY: By the caller's promise each has references to a cgroup and to the programs of that, which the listener
+    // keeps as long as it lives. The child's are put once, and those to what it gets are taken.
+    unsafe {
+        let data = &raw mut (*child).sk_cgrp_data;
+        bindings::cgroup_bpf_put((*data).cgroup);
+        bindings::cgroup_put((*data).cgroup);
+        // The numbers of version 1 may change meanwhile.
+        *data = (&raw const (*listener).sk_cgrp_data).read_volatile();
+        bindings::cgroup_get((*data).cgroup);
+        bindings::cgroup_bpf_get((*data).cgroup);
+    }
+}
+
 /// A socket that was created for a connection and is not yet attached to a `struct socket`. There is one of these per
 /// socket, consumed by accept(2): so it is accepted at most once.
 ///
@@ -223,6 +244,11 @@ impl Sk {
         #[cfg(CONFIG_MEMCG)]
         unsafe {
             inherit_memcg(sk, new)
+        };
+        // SAFETY: As above; `option_sk` is the listener, or the TCP socket that it was, which it holds.
+        #[cfg(CONFIG_SOCK_CGROUP_DATA)]
+        unsafe {
+            inherit_cgroup(self.option_sk(), new)
         };
         child.inherit(self);
         // INVARIANT: The socket is new.

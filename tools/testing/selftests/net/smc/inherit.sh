@@ -5,6 +5,7 @@
 # timeout: 180
 # TCP copies a listener into each of its connections, and others may get hold of a connection before the module accepts
 # it: a BPF program that puts it into a socket map, and another listener of the port. Neither meets anything of ours.
+# The connection itself is one of the listener's control group, as with TCP.
 
 . "${LIB:=${0%/*}/lib.sh}"
 
@@ -69,13 +70,14 @@ for s in moved:
 sys.exit(1 if moved else 0)
 END
 
-cat >/tmp/sockmap.py <<'END'
+cat >/tmp/bpf.py <<'END'
 import ctypes, os, struct
-from common import *
 
 libc = ctypes.CDLL(None, use_errno=True)
-MAP_CREATE, PROG_LOAD, PROG_ATTACH = 0, 5, 8
-SOCKMAP, SOCK_OPS, CGROUP_SOCK_OPS = 15, 13, 3
+MAP_CREATE, PROG_LOAD, PROG_ATTACH, PROG_DETACH = 0, 5, 8, 9
+SOCKMAP = 15
+SOCK_OPS, SOCKOPT = 13, 25
+CGROUP_SOCK_OPS, CGROUP_SETSOCKOPT = 3, 22
 
 def bpf(command, attr):
     attr = attr.ljust(128, b'\0')
@@ -86,6 +88,28 @@ def bpf(command, attr):
 
 def insn(code, dst=0, src=0, off=0, imm=0):
     return struct.pack('<BBhi', code, dst | src << 4, off, imm)
+
+# Attaches a program to a control group.
+def attach(group, kind, place, code):
+    code_buffer, license = ctypes.create_string_buffer(code, len(code)), ctypes.create_string_buffer(b'GPL')
+    log = ctypes.create_string_buffer(65536)
+    attr = struct.pack('<IIQQIIQII16sII', kind, len(code) // 8, ctypes.addressof(code_buffer),
+                       ctypes.addressof(license), 1, len(log), ctypes.addressof(log), 0, 0, b'', 0, place)
+    try:
+        program = bpf(PROG_LOAD, attr)
+    except OSError:
+        print('#', log.value.decode().replace('\n', '\n# '))
+        raise
+    bpf(PROG_ATTACH, struct.pack('<III', group, program, place))
+    return program
+
+def detach(group, program, place):
+    bpf(PROG_DETACH, struct.pack('<III', group, program, place))
+END
+
+cat >/tmp/sockmap.py <<'END'
+from bpf import *
+from common import *
 
 table = bpf(MAP_CREATE, struct.pack('<IIIII', SOCKMAP, 4, 4, 1, 0))
 code = b''.join([
@@ -100,17 +124,8 @@ code = b''.join([
     insn(0x85, 0, 0, 0, 53),             # bpf_sock_map_update
     insn(0xb7, 0, 0, 0, 1), insn(0x95),  # return 1
 ])
-code_buffer, license = ctypes.create_string_buffer(code, len(code)), ctypes.create_string_buffer(b'GPL')
-log = ctypes.create_string_buffer(65536)
-attr = struct.pack('<IIQQIIQ', SOCK_OPS, len(code) // 8, ctypes.addressof(code_buffer),
-                   ctypes.addressof(license), 1, len(log), ctypes.addressof(log))
-try:
-    program = bpf(PROG_LOAD, attr)
-except OSError:
-    print('#', log.value.decode().replace('\n', '\n# '))
-    raise
 group = os.open('/tmp/cgroup', os.O_RDONLY)
-bpf(PROG_ATTACH, struct.pack('<III', group, program, CGROUP_SOCK_OPS))
+program = attach(group, SOCK_OPS, CGROUP_SOCK_OPS, code)
 
 smc = listener(IPPROTO_SMC)
 smc.settimeout(5)
@@ -126,7 +141,7 @@ for client in clients:
 
 # What comes later, without the map, is as ever.
 os.close(table)
-libc.syscall(321, 9, struct.pack('<III', group, program, CGROUP_SOCK_OPS).ljust(128, b'\0'), 128)
+detach(group, program, CGROUP_SOCK_OPS)
 client = socket.create_connection(PLACE, timeout=10)
 s = smc.accept()[0]
 client.sendall(b'hello')
@@ -167,6 +182,59 @@ client.sendall(b'again')
 assert moved.recv(10) == b'again'
 END
 
+# A program of the control group in which the listener was made refuses options of a connection, whoever accepts that.
+cat >/tmp/options.py <<'END'
+from bpf import *
+from common import *
+
+AF_SMC, TCP_ULP, EPERM = 43, 31, 1
+ROOT, SERVICE = '/tmp/cgroup', '/tmp/cgroup/service'
+
+def enter(group):
+    with open(group + '/cgroup.procs', 'w') as procs:
+        procs.write(str(os.getpid()))
+
+# What setsockopt(2) says of a connection to such a listener. By the C library: Python knows no addresses of AF_SMC.
+def refusal(port, family, protocol, ulp, client_protocol):
+    enter(SERVICE)
+    server = socket.socket(family, socket.SOCK_STREAM, protocol)
+    enter(ROOT)
+    if ulp:
+        server.setsockopt(socket.IPPROTO_TCP, TCP_ULP, b'smc')
+    address = struct.pack('=H', socket.AF_INET) + struct.pack('!H4s8x', port, socket.inet_aton(PLACE[0]))
+    assert libc.bind(server.fileno(), address, len(address)) == 0
+    assert libc.listen(server.fileno(), 1) == 0
+    client = socket.socket(socket.AF_INET, socket.SOCK_STREAM, client_protocol)
+    client.connect((PLACE[0], port))
+    accepted = libc.accept(server.fileno(), None, None)
+    assert accepted >= 0
+    program = attach(group, SOCKOPT, CGROUP_SETSOCKOPT, insn(0xb7, 0, 0, 0, 0) + insn(0x95))  # return 0
+    on = struct.pack('i', 1)
+    failed = libc.setsockopt(accepted, socket.SOL_SOCKET, socket.SO_KEEPALIVE, on, len(on))
+    error = ctypes.get_errno() if failed else 0
+    detach(group, program, CGROUP_SETSOCKOPT)
+    os.close(accepted)
+    return error
+
+os.mkdir(SERVICE)
+group = os.open(SERVICE, os.O_RDONLY)
+listeners = {
+    'TCP': (socket.AF_INET, 0, False),
+    'AF_SMC': (AF_SMC, 0, False),
+    'IPPROTO_SMC': (socket.AF_INET, IPPROTO_SMC, False),
+    'TCP_ULP': (socket.AF_INET, 0, True),
+}
+wrong, port = [], 7300
+for name, listener in listeners.items():
+    for protocol in (0, IPPROTO_SMC):
+        port += 1
+        error = refusal(port, *listener, protocol)
+        print(f'# a listener of {name}, a client of protocol {protocol}: {os.strerror(error)}')
+        if error != EPERM:
+            wrong.append(name)
+sys.exit(1 if wrong else 0)
+END
+
 migrates() {
 	in_ns a sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_migrate_req' && in_ns a python3 /tmp/migrate.py
 }
@@ -177,6 +245,7 @@ cgroups() {
 
 require "control groups" cgroups
 check "connections that a BPF program puts into a socket map" in_ns a python3 /tmp/sockmap.py
+check "BPF programs of the listener's cgroup see options of its connections" in_ns a python3 /tmp/options.py
 check "no connection moves to a listener of TCP" migrates
 check "the module is gone" [ ! -e /sys/module/smc ]
 check "and comes again" load_smc
