@@ -119,6 +119,11 @@ int smc_helper_sk_fin_timeout(const struct sock *sk)
 	return READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_fin_timeout);
 }
 
+bool smc_helper_sk_fast_open_enabled(const struct sock *sk)
+{
+	return READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_fastopen) & TFO_CLIENT_ENABLE;
+}
+
 void smc_helper_sk_spin_lock_bh(struct sock *sk)
 {
 	spin_lock_bh(&sk->sk_lock.slock);

@@ -16,6 +16,8 @@ use kernel::sync::{
 };
 use kernel_ext::{
     net::{
+        self,
+        Msg,
         SockAddr,
         WaitEnd, //
     },
@@ -24,6 +26,7 @@ use kernel_ext::{
 use smc_proto::{
     lgr::Role,
     policy::Ends,
+    reason::Reason,
     time::Duration, //
 };
 
@@ -31,6 +34,7 @@ use super::{
     active,
     fallback,
     listen,
+    options,
     FallbackInfo,
     Phase,
     Sock,
@@ -66,7 +70,7 @@ enum ConnectStart {
 /// connect(2); `flags` are those of the file.
 pub(super) fn connect(this: ArcBorrow<'_, Sock>, addr: SockAddr<'_>, flags: i32) -> Result {
     let nonblock = flags & O_NONBLOCK != 0;
-    if addr.family() == Some(AF_UNSPEC) {
+    if addr.family().ok_or(EINVAL)? == AF_UNSPEC {
         return disconnect(&this.into());
     }
     let pending = match start_connect(&this.into(), addr)? {
@@ -194,6 +198,38 @@ fn disconnect(this: &Arc<Sock>) -> Result {
     this.sk.clear_shutdown();
     this.sk.wake_err();
     this.sk.wake_state();
+    Ok(())
+}
+
+/// MSG_FASTOPEN, which is connect(2) and the first data in one call: makes a new socket one of TCP, which does that.
+/// For a socket that connect(2) was called on before, it takes the flag off a message that can be sent.
+///
+/// # Errors
+///
+/// As of TCP: `EOPNOTSUPP` where the administrator has that disabled, or if the address is of no family, `EINVAL` for
+/// one that is too short, `EALREADY`, `EISCONN`, or that with which an attempt ended.
+pub(super) fn fast_open(this: &Arc<Sock>, msg: &mut Msg<'_>) -> Result {
+    let is_tcp = options::fall_back(this, Reason::OptionUnsupported).is_ok();
+    if is_tcp && !this.connect_result_pending.load(Relaxed) {
+        return Ok(());
+    }
+    let family = msg.family();
+    if !this.sk.is_fast_open_enabled() || matches!(family, Ok(Some(AF_UNSPEC))) {
+        return Err(EOPNOTSUPP);
+    }
+    family?;
+    match this.phase() {
+        Phase::Connecting if msg.flags() & net::MSG_DONTWAIT != 0 => return Err(EALREADY),
+        // The call waits for the connection.
+        Phase::Connecting => {}
+        Phase::Active | Phase::Fallback => {
+            let _setup = this.setup.lock();
+            take_connect_result(this).unwrap_or(Err(EISCONN))?;
+        }
+        Phase::Listening => return Err(EISCONN),
+        _ => return Err(EINVAL),
+    }
+    msg.clear_fast_open();
     Ok(())
 }
 

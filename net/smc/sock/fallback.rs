@@ -8,6 +8,7 @@
 use kernel::sync::Arc;
 use kernel_ext::{
     net::{
+        self,
         Msg,
         SockAddr, //
     },
@@ -101,7 +102,13 @@ pub(super) fn send(this: &Sock, msg: &mut Msg<'_>) -> Result<usize> {
     // The error with which the connection ends may come during the call. It is taken from TCP then, which knows
     // EPIPE only.
     msg.set_nosignal();
-    let result = this.tcp.sendmsg(msg).map_err(error);
+    let result = match this.tcp.sendmsg(msg).map_err(error) {
+        // No connection came about, and why was taken from TCP.
+        Err(e) if e == ECONNABORTED && flags & net::MSG_FASTOPEN != 0 => {
+            this.sk.take_err().and(Err(e))
+        }
+        result => result,
+    };
     show_options(this);
     result
 }

@@ -28,10 +28,7 @@ use kernel_ext::{
     },
     prelude::*, //
 };
-use smc_proto::{
-    lgr::Role,
-    reason::Reason, //
-};
+use smc_proto::lgr::Role;
 
 use super::{
     active,
@@ -215,7 +212,7 @@ impl StreamSocket for Sock {
 #[inline(never)]
 fn send(this: ArcBorrow<'_, Sock>, msg: &mut Msg<'_>) -> Result<usize> {
     if msg.flags() & net::MSG_FASTOPEN != 0 {
-        options::fall_back(&this.into(), Reason::OptionUnsupported)?;
+        connect::fast_open(&this.into(), msg)?;
     }
     if this.phase() == Phase::Fallback {
         return fallback::send(&this, msg);

@@ -11,7 +11,10 @@ use core::{
 
 use kernel::error::to_result;
 
-use super::Sk;
+use super::{
+    Sk,
+    SockAddr, //
+};
 use crate::{
     bindings,
     prelude::*,
@@ -115,11 +118,33 @@ impl Msg<'_> {
         self.add_flags(bindings::MSG_NOSIGNAL);
     }
 
+    /// Clears MSG_FASTOPEN: the data are sent as without it.
+    pub fn clear_fast_open(&mut self) {
+        // SAFETY: By the type invariant the message is valid and ours.
+        unsafe { (*self.ptr).msg_flags &= !bindings::MSG_FASTOPEN };
+    }
+
     /// Whether the application has passed control data.
     #[inline]
     pub fn has_control(&self) -> bool {
         // SAFETY: By the type invariant the message is valid.
         unsafe { (*self.ptr).msg_controllen != 0 }
+    }
+
+    /// The address family of the destination, `None` if the application names none.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the address is too short to have one.
+    pub fn family(&self) -> Result<Option<u16>> {
+        // SAFETY: By the type invariant the message is valid.
+        let (name, len) = unsafe { ((*self.ptr).msg_name, (*self.ptr).msg_namelen) };
+        if name.is_null() || self.direction != MsgDirection::Send {
+            return Ok(None);
+        }
+        // SAFETY: The kernel has copied so many bytes of an address to there, for the time of the call.
+        let addr = unsafe { SockAddr::new(name.cast(), len) };
+        addr.family().map(Some).ok_or(EINVAL)
     }
 
     /// Checks the control data of a message to be sent, as TCP does: known ones have no effect without packets, unknown

@@ -204,6 +204,13 @@ impl Sk {
         time::nanos(usize::try_from(jiffies).unwrap_or(0))
     }
 
+    /// Whether clients may send data with the request for a connection: the sysctl `net.ipv4.tcp_fastopen` of the
+    /// namespace.
+    pub fn is_fast_open_enabled(&self) -> bool {
+        // SAFETY: The socket is alive.
+        unsafe { bindings::sk_fast_open_enabled(self.as_ptr()) }
+    }
+
     /// The owner's uid, as mapped in the namespace of the socket.
     pub fn uid(&self) -> u32 {
         // SAFETY: The socket is alive.

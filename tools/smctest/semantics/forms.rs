@@ -9,6 +9,7 @@
 
 mod commands;
 mod control;
+mod fast_open;
 mod files;
 mod messages;
 mod names;
@@ -89,6 +90,7 @@ impl Form {
 const TABLES: &[(&str, &[Form])] = &[
     ("names", names::FORMS),
     ("messages", messages::FORMS),
+    ("fast open", fast_open::FORMS),
     ("files", files::FORMS),
     ("control", control::FORMS),
     ("waiting", waiting::FORMS),

@@ -205,6 +205,12 @@ pub(super) const FORMS: &[Form] = &[
         let connect = |len| Ok::<_, anyhow::Error>(rig.open()?.connect(address.cut(len)));
         answer![connect(0)?, connect(1)?, connect(15)?, connect(16)?]
     }),
+    Form::new("connect again, lengths", |rig| {
+        let pair = rig.pair()?;
+        let address = Address::from(pair.address);
+        let connect = |len| pair.client.connect(address.cut(len));
+        answer![connect(0), connect(1), connect(15), connect(16)]
+    }),
     Form::new("connect again, and with no family", |rig| {
         let pair = rig.pair()?;
         let other = Address::from(pair.address).with_family(99);

@@ -12,13 +12,18 @@ require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "network" up_netns
 suite "socket commands, fallback" smctest --expect tcp forms --only "io_uring: command"
+suite "fallback" smctest --expect tcp forms --only "fast open"
 require "shared memory is allowed" same_host on
 suite "socket commands, shared memory" smctest --expect smcd forms --only "io_uring: command"
+suite "shared memory" smctest --expect smcd forms --only "fast open"
 require "shared memory is forbidden again" same_host off
 require "soft RoCE" up_rxe
 require "enterprise ID" common_eid
 
 suite "forms" smctest --expect smc forms
+require "no fast open" in_ns a sh -c 'echo 0 >/proc/sys/net/ipv4/tcp_fastopen'
+suite "without fast open" smctest --expect smc forms --only "fast open"
+require "fast open again" in_ns a sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_fastopen'
 suite "forms, smc run" smc run "$BIN/smctest" "${ENDS[@]}" --expect smc forms --kinds tcp
 
 # PYTHON serves with the plain accept(), which asks for the peer's address; whether it got the right one.
