@@ -93,7 +93,12 @@ fn keep_sums(context: &Context, listener: &Socket, acceptor: &Path) -> Result<()
     let before = sums()?;
     enter(acceptor)?;
     for _ in 0..MOVES {
-        drop((connect(context, 1)?, listener.accept(0)?));
+        let clients = connect(context, 1)?;
+        // So that TCP has something, too, after a fallback.
+        for client in &clients {
+            client.send(b"x", 0)?;
+        }
+        drop((clients, listener.accept(0)?));
     }
     wait_until("the sums of protocols change", || {
         let now = sums()?;
