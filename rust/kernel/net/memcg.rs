@@ -23,8 +23,8 @@ use crate::{
 };
 
 impl UnattachedSk {
-    /// Charges the connection, and the TCP connection below it unless that is charged to a cgroup already, to the
-    /// cgroup of the current task from now on. Without memory for that they stay charged as they are.
+    /// Charges the connection to the cgroup of the current task from now on, and the TCP connection below it unless
+    /// that has a cgroup, or memory, already. Without memory for that they stay charged as they are.
     /// Context: process, may sleep.
     pub fn charge_to_caller(&self, tcp: &TcpSocket) {
         let sk = self.sk();
@@ -54,32 +54,20 @@ impl UnattachedSk {
     }
 }
 
-/// Charges what `tcp` has, if that is charged to no cgroup, to the cgroup of `front`, which is that of both from now
-/// on. As TCP does it at accept(2); who looks at `tcp` without its lock finds no cgroup or this one, which lives on.
+/// Has `tcp`, if it is of no cgroup, be one of the cgroup of `front` from now on, unless it has memory that is charged
+/// to none. Who looks at it without its lock finds no cgroup or this one, which lives on.
 ///
 /// # Safety
 ///
 /// Both must be alive and owned by the caller.
 unsafe fn share(front: *mut bindings::sock, tcp: *mut bindings::sock) {
-    // SAFETY: By the caller's promise.
-    let (memcg, before) = unsafe { ((*front).sk_memcg, (*tcp).sk_memcg) };
-    if memcg.is_null() || !before.is_null() {
-        return;
-    }
-    // SAFETY: As above.
-    let bytes = unsafe { charged(tcp) };
-    // SAFETY: As above; `front` has a reference to its cgroup.
+    // SAFETY: By the caller's promise; `front` has a reference to its cgroup.
     unsafe {
-        if !bindings::sk_rmem_schedule(front, bytes) {
-            return;
-        }
-        if bindings::mem_cgroup_tryget(memcg) {
-            // What was granted is for `tcp`, which is in the sum of TCP.
-            (*front).sk_forward_alloc -= bytes;
-            bindings::sk_memory_allocated_sub(front, pages(bytes));
+        let memcg = (*front).sk_memcg;
+        let is_free = (*tcp).sk_memcg.is_null() && charged(tcp) == 0;
+        if is_free && !memcg.is_null() && bindings::mem_cgroup_tryget(memcg) {
             (&raw mut (*tcp).sk_memcg).write_volatile(memcg);
         }
-        bindings::sk_mem_reclaim(front);
     }
 }
 
