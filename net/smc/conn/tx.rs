@@ -72,14 +72,18 @@ fn asked_sndbuf(sk: &Sk) -> SizeClass {
     })
 }
 
-/// The size of a connection's send buffer: that of [`asked_sndbuf`], or, if the program has not set SO_SNDBUF and there
-/// is memory, twice the peer's RMBE, of which one half is filled while the other is on its way.
+/// The size of a connection's send buffer: that of [`asked_sndbuf`], or a larger one, see [`grown_sndbuf`].
 pub(crate) fn sndbuf_class(sk: &Sk, peer: Option<SizeClass>) -> SizeClass {
-    let asked = asked_sndbuf(sk);
-    match peer {
-        Some(peer) if !sk.is_sndbuf_locked() && !memory::is_short() => {
+    grown_sndbuf(sk, asked_sndbuf(sk), peer)
+}
+
+/// `asked`, or, if the program has not set SO_SNDBUF and there is memory, twice the peer's RMBE, of which one half is
+/// filled while the other is on its way.
+fn grown_sndbuf(sk: &Sk, asked: SizeClass, peer: Option<SizeClass>) -> SizeClass {
+    let twice = |peer: SizeClass| SizeClass::for_bytes(peer.bytes().saturating_mul(2));
+    match peer.map(twice) {
+        Some(twice) if twice > asked && !sk.is_sndbuf_locked() && !memory::is_short() => {
             let most = SizeClass::for_bytes(namespace::of(sk).config.sndbuf_max_bytes());
-            let twice = SizeClass::for_bytes(peer.bytes().saturating_mul(2));
             asked.max(twice.min(most))
         }
         _ => asked,
@@ -315,11 +319,12 @@ impl Conn {
     // Out of line, as a writer with data in flight has one.
     #[inline(never)]
     fn lend_send_buffer(&self, sk: &Sk, stats: &Buffers) -> Result<bool> {
-        let (can_lend, link) = self.with(|inner| (inner.can_lend(), inner.at.link.clone()));
+        let (can_lend, link, peer) =
+            self.with(|inner| (inner.can_lend(), inner.at.link.clone(), inner.peer_size()));
         if !can_lend {
             return Ok(false);
         }
-        match self.try_lend(sk, link, stats) {
+        match self.try_lend(sk, link, peer, stats) {
             Err(e) if e == ENOMEM => {
                 self.await_memory();
                 Ok(false)
@@ -329,12 +334,19 @@ impl Conn {
     }
 
     /// Attaches a send buffer that is mapped for `link`, or for that which the connection uses by then.
-    fn try_lend(&self, sk: &Sk, mut link: Arc<Link>, stats: &Buffers) -> Result<bool> {
+    fn try_lend(
+        &self,
+        sk: &Sk,
+        mut link: Arc<Link>,
+        peer: Option<SizeClass>,
+        stats: &Buffers,
+    ) -> Result<bool> {
         let links = || self.group.links();
         let most = self.group.sndbufs.max_bytes(&link, links);
-        let peer = self.with(|inner| inner.peer_size());
-        let want = sndbuf_class(sk, peer).at_most(most);
-        let (mut guard, charge, is_new) = self.alloc_sndbuf(sk, want, stats)?;
+        let asked = asked_sndbuf(sk);
+        let want = grown_sndbuf(sk, asked, peer).at_most(most);
+        let asked = asked.min(want);
+        let (mut guard, charge, is_new) = self.alloc_sndbuf(sk, asked, want, stats)?;
         let mut charge = Some(charge);
         // Keeps the memory from being freed under the spinlock.
         let buf = Arc::clone(&guard);
@@ -355,10 +367,13 @@ impl Conn {
                 Ok(has_sent) => {
                     // Counted once for each connection.
                     if !has_sent {
-                        let want = asked_sndbuf(sk).max(buf.size()).min(want);
+                        // One that may be larger than asked for need not be.
+                        let want = asked.max(buf.size()).min(want);
                         stats.count(want.bytes(), buf.size().bytes(), is_new);
                     }
-                    sk.raise_sndbuf(buf.size().bytes());
+                    if buf.size() > asked {
+                        sk.raise_sndbuf(buf.size().bytes());
+                    }
                     return Ok(true);
                 }
                 Err(back) => (guard, link) = (back, self.link()),
@@ -366,17 +381,17 @@ impl Conn {
         }
     }
 
-    /// Takes a send buffer from the pool, charged to the socket, and returns whether it is new. If the socket's cgroup
-    /// is at its limit it gets a smaller one, at last one of the smallest size whatever the limit is: nothing is in
-    /// flight, so nothing would ever wake the writer.
+    /// Takes a send buffer of size `want` from the pool, charged to the socket, and returns whether it is new. If the
+    /// socket's cgroup is at its limit it gets one of size `asked`, at last one of the smallest size whatever the limit
+    /// is: nothing is in flight, so nothing would ever wake the writer.
     fn alloc_sndbuf(
         &self,
         sk: &Sk,
+        asked: SizeClass,
         want: SizeClass,
         stats: &Buffers,
     ) -> Result<(SndbufGuard, Charge, bool)> {
         let pool = &self.group.sndbufs;
-        let asked = asked_sndbuf(sk).min(want);
         // More than that only where no other memory of the cgroup has to be given up for it.
         let larger = (want > asked && Charge::has_room(sk, want.bytes())).then_some(want);
         for size in [larger, Some(asked)].into_iter().flatten() {
