@@ -10,6 +10,8 @@
 //! Handshakes in progress do not count: silent peers must not fill the backlog. If there are very many of
 //! them, further connections are not offered SMC.
 
+use core::mem;
+
 use kernel::{
     list::{
         impl_list_arc_safe,
@@ -277,7 +279,7 @@ impl Listener {
     pub(super) fn close(&self) {
         let owner = self.owner.lock().take();
         drop(owner);
-        let deferred = core::mem::take(&mut *self.deferred.lock());
+        let deferred = mem::take(&mut *self.deferred.lock());
         for child in deferred {
             // Its worker.
             child.sk.wake_state();
@@ -379,7 +381,7 @@ fn unhook(this: &Arc<Sock>) {
 pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(UnattachedSk, Arc<Sock>)> {
     let (orphan, child) = await_child(this, flags)?;
     #[cfg(CONFIG_MEMCG)]
-    orphan.charge_to_caller(&child.tcp);
+    let orphan = orphan.charge_to_caller(&child.tcp);
     Ok((orphan, child))
 }
 

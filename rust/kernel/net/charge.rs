@@ -24,6 +24,8 @@ use super::{
     },
     Sk, //
 };
+#[cfg(CONFIG_MEMCG)]
+use crate::rcu;
 use crate::{
     bindings,
     prelude::*, //
@@ -98,14 +100,20 @@ impl Charge {
     }
 
     /// Whether [`Self::new`] would grant so much without taking other memory from the socket's cgroup.
-    /// Context: does not sleep; neither from interrupts nor with the socket's spinlock held.
+    /// Context: any.
+    #[cfg(CONFIG_MEMCG)]
     pub fn has_room(sk: &Sk, bytes: u32) -> bool {
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-        // SAFETY: The spinlock is held.
-        #[cfg(CONFIG_MEMCG)]
-        return sk.with_spinlock(|| unsafe { memcg::has_room(sk.as_ptr(), asked(bytes)) });
-        #[cfg(not(CONFIG_MEMCG))]
-        return bytes > 0;
+        let _rcu = rcu::read_lock();
+        // SAFETY: The socket is alive, and this is an RCU read section.
+        unsafe { memcg::has_room(sk.as_ptr(), asked(bytes)) }
+    }
+
+    /// The same, without cgroups.
+    /// Context: any.
+    #[cfg(not(CONFIG_MEMCG))]
+    pub fn has_room(_sk: &Sk, _bytes: u32) -> bool {
+        true
     }
 
     /// As [`Self::new`], for data that were received, where sleeping is not allowed: only if nobody owns the socket.

@@ -26,13 +26,13 @@ impl UnattachedSk {
     /// Charges the connection to the cgroup of the current task from now on, and the TCP connection below it unless
     /// that has a cgroup, or memory, already. Without memory for that they stay charged as they are.
     /// Context: process, may sleep.
-    pub fn charge_to_caller(&self, tcp: &TcpSocket) {
+    pub fn charge_to_caller(self, tcp: &TcpSocket) -> Self {
         let sk = self.sk();
         let front = sk.as_ptr();
         // SAFETY: It is alive.
         if !unsafe { is_callers(front) } {
             let Ok(purse) = Purse::new(&sk) else {
-                return;
+                return self;
             };
             // SAFETY: It is alive; sleeping is allowed, and it is locked meanwhile. Nobody polls it before it is
             // attached.
@@ -42,32 +42,34 @@ impl UnattachedSk {
                 bindings::release_sock(front);
             }
         }
-        let tcp = tcp.sk_ptr();
-        // SAFETY: Both are alive; sleeping is allowed. Both may be of a class, and the TCP socket is the inner one.
-        unsafe {
-            bindings::lock_sock_nested(front, 0);
-            bindings::lock_sock_nested(tcp, bindings::SINGLE_DEPTH_NESTING as i32);
-            share(front, tcp);
-            bindings::release_sock(tcp);
-            bindings::release_sock(front);
-        }
+        // SAFETY: Both are alive. The cgroup of a connection that is not attached changes above only, and there is one
+        // `UnattachedSk` of it.
+        unsafe { share(front, tcp.sk_ptr()) };
+        self
     }
 }
 
 /// Has `tcp`, if it is of no cgroup, be one of the cgroup of `front` from now on, unless it has memory that is charged
 /// to none. Who looks at it without its lock finds no cgroup or this one, which lives on.
+/// Context: may sleep.
 ///
 /// # Safety
 ///
-/// Both must be alive and owned by the caller.
+/// Both must be alive, and the cgroup of `front` the same until this returns.
 unsafe fn share(front: *mut bindings::sock, tcp: *mut bindings::sock) {
-    // SAFETY: By the caller's promise; `front` has a reference to its cgroup.
+    // SAFETY: By the caller's promise.
+    let memcg = unsafe { (*front).sk_memcg };
+    if memcg.is_null() {
+        return;
+    }
+    // SAFETY: As above; `front` has a reference to its cgroup. Sleeping is allowed.
     unsafe {
-        let memcg = (*front).sk_memcg;
+        bindings::lock_sock_nested(tcp, 0);
         let is_free = (*tcp).sk_memcg.is_null() && charged(tcp) == 0;
-        if is_free && !memcg.is_null() && bindings::mem_cgroup_tryget(memcg) {
+        if is_free && bindings::mem_cgroup_tryget(memcg) {
             (&raw mut (*tcp).sk_memcg).write_volatile(memcg);
         }
+        bindings::release_sock(tcp);
     }
 }
 
@@ -82,15 +84,15 @@ fn pages(bytes: i32) -> i32 {
 ///
 /// # Safety
 ///
-/// `sk` must be alive, and the cgroup its own until this returns.
+/// `sk` must be alive. The caller must be in an RCU read section, or hold a spinlock with bottom halves disabled.
 pub(super) unsafe fn has_room(sk: *const bindings::sock, bytes: i32) -> bool {
-    // SAFETY: By the caller's promise, by which the cgroup stays that of the socket.
+    // SAFETY: By the caller's promise, by which the cgroup is not freed.
     let memcg = unsafe { bindings::mem_cgroup_from_sk(sk) };
     if memcg.is_null() {
         return true;
     }
     let pages = usize::try_from(bytes).unwrap_or(0).div_ceil(PAGE_SIZE);
-    // SAFETY: The socket has a reference to the cgroup, and that one to those above it; the fields are read whole.
+    // SAFETY: As above, and the cgroup has references to those above it; the fields are read whole.
     unsafe {
         let mut counter = &raw const (*memcg).memory;
         while !counter.is_null() {

@@ -371,12 +371,11 @@ impl Sk {
 
     /// Sets the reported SO_SNDBUF and SO_RCVBUF, in bytes, unless the application has set them.
     pub fn set_bufs(&self, sndbuf: u32, rcvbuf: u32) {
-        let locks = u32::from(read_once!(self.option_sk, sk_userlocks));
-        if locks & bindings::SOCK_SNDBUF_LOCK == 0 {
+        if !self.is_sndbuf_locked() {
             let len = i32::try_from(sndbuf).unwrap_or(i32::MAX);
             write_once!(self.option_sk, sk_sndbuf, len);
         }
-        if locks & bindings::SOCK_RCVBUF_LOCK == 0 {
+        if !self.is_rcvbuf_locked() {
             let len = i32::try_from(rcvbuf).unwrap_or(i32::MAX);
             write_once!(self.option_sk, sk_rcvbuf, len);
         }
