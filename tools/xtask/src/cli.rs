@@ -302,18 +302,13 @@ fn run_guests(
     }
     let (mut env, mut booted) = (Vec::new(), Vec::new());
     for (tools, kernel) in &kernels {
-        if !kernel.flavour.takes_module() {
-            booted.push(Booted {
-                kernel,
-                module: None,
-            });
-            continue;
-        }
-        let module = match bare {
+        let takes_module = kernel.flavour.takes_module();
+        let module = match bare || !takes_module {
             true => None,
             false => Some(module::build(dirs, tools, kernel, Verbosity::Errors)?),
         };
-        if kernel.has_c_module() {
+        // The modules of peers are changed ones of this series.
+        if takes_module && kernel.has_c_module() {
             env.extend(module::peers(dirs, tools, kernel, spec.topology)?);
         }
         for extra in &spec.extras {

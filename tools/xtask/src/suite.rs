@@ -132,7 +132,8 @@ pub(crate) fn run(dirs: &Dirs, choice: &Choice, options: &KernelOptions<'_>) -> 
     } else {
         Vec::new()
     };
-    announce(dirs, choice, &scripts);
+    let durations = Durations::read(dirs);
+    announce(choice, &scripts, &durations);
     if choice.host {
         tally.add(host::test(dirs)?);
         tally.add(fuzz::as_test(dirs)?);
@@ -141,7 +142,7 @@ pub(crate) fn run(dirs: &Dirs, choice: &Choice, options: &KernelOptions<'_>) -> 
     let is_over = choice.fail_fast && !tally.failed.is_empty();
     if choice.guests && !is_over {
         // An error that stops the guests counts as a failure; the summary is printed all the same.
-        if let Err(e) = guests(dirs, &scripts, choice, options, &mut tally) {
+        if let Err(e) = guests(dirs, &scripts, &durations, choice, options, &mut tally) {
             tally.failed.push(format!("guests: {e:#}"));
         }
     }
@@ -152,13 +153,13 @@ pub(crate) fn run(dirs: &Dirs, choice: &Choice, options: &KernelOptions<'_>) -> 
 fn guests(
     dirs: &Dirs,
     scripts: &[(PathBuf, GuestSpec)],
+    durations: &Durations,
     choice: &Choice,
     options: &KernelOptions<'_>,
     tally: &mut Tally,
 ) -> Result<()> {
     let tools = Toolchain::find(dirs)?;
-    let durations = Durations::read(dirs);
-    let mut stage = Stage::new(dirs, &tools, choice.soak, &durations);
+    let mut stage = Stage::new(dirs, &tools, choice.soak, durations);
     let flavours = flavours(scripts);
     for flavour in &flavours {
         stage.add_kernel(kernel::ensure(dirs, &tools, *flavour, options)?);
@@ -259,12 +260,11 @@ fn at_once(all: Vec<(f64, Job<'_>)>, fail_fast: bool, tally: &mut Tally) -> Resu
     end
 }
 
-fn announce(dirs: &Dirs, choice: &Choice, scripts: &[(PathBuf, GuestSpec)]) {
+fn announce(choice: &Choice, scripts: &[(PathBuf, GuestSpec)], durations: &Durations) {
     if choice.host {
         println!("host tests with cargo (about 2 min to build, once)");
     }
     if choice.guests {
-        let durations = Durations::read(dirs);
         let time = |(script, spec): &(PathBuf, GuestSpec)| {
             let name = spec.run_name(script);
             durations

@@ -60,63 +60,75 @@ const SOURCE_RELEASE: &str = "trixie";
 
 /// Builds libuv's tests; returns their runner.
 fn libuv(dirs: &Dirs, kept: &Path) -> Result<PathBuf> {
-    let dir = kept.join("libuv");
-    let build = dir.join("build");
-    let program = build.join("uv_run_tests_a");
-    if program.exists() {
-        return Ok(program);
-    }
-    clear(&dir)?;
-    fs::create_dir_all(&build)?;
-    println!("libuv's tests: fetching and building");
-    let source = sources(dirs, SOURCE_RELEASE)?.source("libuv1", &dir)?;
-    output(
-        Command::new("cmake")
-            .arg("-DCMAKE_BUILD_TYPE=RelWithDebInfo")
-            .arg(source)
-            .current_dir(&build),
-    )?;
-    output(
-        Command::new("make")
-            .arg(format!("-j{}", processors()))
-            .arg("uv_run_tests_a")
-            .current_dir(&build),
-    )?;
-    Ok(program)
+    let suite = CmakeSuite {
+        name: "libuv",
+        package: "libuv1",
+        release: SOURCE_RELEASE,
+        options: &[],
+        target: "uv_run_tests_a",
+        program: "uv_run_tests_a",
+    };
+    suite.build(dirs, &kept.join("libuv"))
 }
 
 /// Builds libevent's tests; returns their program.
 fn libevent(dirs: &Dirs, kept: &Path) -> Result<PathBuf> {
     let release = apt::codename();
-    let dir = kept.join(format!("libevent-{release}"));
-    let build = dir.join("build");
-    let program = build.join("bin/regress");
-    if program.exists() {
-        return Ok(program);
+    let suite = CmakeSuite {
+        name: "libevent",
+        package: "libevent",
+        release: &release,
+        options: &[
+            "-DEVENT__LIBRARY_TYPE=STATIC",
+            "-DEVENT__DISABLE_BENCHMARK=ON",
+            "-DEVENT__DISABLE_SAMPLES=ON",
+            "-DEVENT__DISABLE_MBEDTLS=ON",
+        ],
+        target: "regress",
+        program: "bin/regress",
+    };
+    suite.build(dirs, &kept.join(format!("libevent-{release}")))
+}
+
+/// A suite whose source is Debian's, and which cmake builds.
+struct CmakeSuite<'a> {
+    name: &'a str,
+    package: &'a str,
+    /// Debian's release.
+    release: &'a str,
+    options: &'a [&'a str],
+    target: &'a str,
+    /// Below the folder of the build.
+    program: &'a str,
+}
+
+impl CmakeSuite<'_> {
+    /// Builds it in a folder of its own, unless that was done before; returns its program.
+    fn build(&self, dirs: &Dirs, dir: &Path) -> Result<PathBuf> {
+        let build = dir.join("build");
+        let program = build.join(self.program);
+        if program.exists() {
+            return Ok(program);
+        }
+        clear(dir)?;
+        fs::create_dir_all(&build)?;
+        println!("{}'s tests: fetching and building", self.name);
+        let source = sources(dirs, self.release)?.source(self.package, dir)?;
+        output(
+            Command::new("cmake")
+                .arg("-DCMAKE_BUILD_TYPE=RelWithDebInfo")
+                .args(self.options)
+                .arg(source)
+                .current_dir(&build),
+        )?;
+        output(
+            Command::new("make")
+                .arg(format!("-j{}", processors()))
+                .arg(self.target)
+                .current_dir(&build),
+        )?;
+        Ok(program)
     }
-    clear(&dir)?;
-    fs::create_dir_all(&build)?;
-    println!("libevent's tests: fetching and building");
-    let source = sources(dirs, &release)?.source("libevent", &dir)?;
-    output(
-        Command::new("cmake")
-            .args([
-                "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
-                "-DEVENT__LIBRARY_TYPE=STATIC",
-                "-DEVENT__DISABLE_BENCHMARK=ON",
-                "-DEVENT__DISABLE_SAMPLES=ON",
-                "-DEVENT__DISABLE_MBEDTLS=ON",
-            ])
-            .arg(source)
-            .current_dir(&build),
-    )?;
-    output(
-        Command::new("make")
-            .arg(format!("-j{}", processors()))
-            .arg("regress")
-            .current_dir(&build),
-    )?;
-    Ok(program)
 }
 
 /// The kernel's own selftests that use TCP, by their files below `tools/testing/selftests/net`.
