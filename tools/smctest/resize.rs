@@ -371,27 +371,24 @@ const BULK: u64 = 256;
 fn bulk(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<()> {
     let pair = open(context, listener)?;
     let full = sizes.max.max(sizes.bulk);
-    let mut size = sizes.max;
-    // What has arrived before an RMBE was watched does not count.
-    let mut most = 4 * u64::from(size);
-    while size < full {
-        most += BULK * u64::from(size);
-        size = size.saturating_mul(4).min(full);
-    }
-    // Nor the data during which the work that replaces it has to wait.
-    let sent = transfer(&pair, 2 * most.max(BULK * u64::from(size)), |now| {
-        now == full && full > sizes.max
-    })?;
+    let steps = std::iter::successors(Some(sizes.max), |size| Some(size.saturating_mul(4)));
+    let needed: u64 = steps
+        .take_while(|size| *size < full)
+        .map(|size| BULK * u64::from(size))
+        .sum();
+    let grows = needed > 0;
+    // More than that, as the work that replaces an RMBE takes some time.
+    let most = 2 * needed.max(BULK * u64::from(full)) + 8 * u64::from(sizes.max);
+    let sent = transfer(&pair, most, |now| grows && now == full)?;
     let begun = match sizes.fixed {
         true => sizes.max,
         false => sizes.min,
     };
     pair.expect(begun, full, Duration::ZERO)
         .with_context(|| format!("{sent} bytes"))?;
-    let enough = most - 4 * u64::from(sizes.max);
     ensure!(
-        full == sizes.max || sent >= enough,
-        "{full} bytes after {sent}, before {enough}"
+        sent >= needed,
+        "{full} bytes after {sent}, before {needed} have come"
     );
     match sizes.fixed {
         true => Ok(()),

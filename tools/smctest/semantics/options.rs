@@ -2,6 +2,7 @@
 
 //! Socket options: those of SMC, those of TCP and IP, and side effects that they must not have.
 
+use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 use std::time::Instant;
@@ -330,8 +331,7 @@ pub(super) const ROWS: &[Row] = &[
         "deferred accept: a silent client delays nobody",
         "0x0 true 5 0x0 7",
         |rig| {
-            let (listener, address) = rig.listener()?;
-            listener.set_option_int(libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, DEFERRED)?;
+            let (listener, address) = deferring(rig, DEFERRED)?;
             let (silent, client) = (rig.open()?, rig.open()?);
             silent.connect(address)?;
             thread::sleep(WHILE);
@@ -350,8 +350,7 @@ pub(super) const ROWS: &[Row] = &[
     )
     .c_is_wrong("accept waits for the data of the first"),
     Row::same("deferred accept: the end counts as data", "0", |rig| {
-        let (listener, address) = rig.listener()?;
-        listener.set_option_int(libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, DEFERRED)?;
+        let (listener, address) = deferring(rig, DEFERRED)?;
         let client = rig.open()?;
         client.connect(address)?;
         drop(client);
@@ -361,8 +360,7 @@ pub(super) const ROWS: &[Row] = &[
         "deferred accept: a listener that is closed resets who waits",
         "ECONNRESET",
         |rig| {
-            let (listener, address) = rig.listener()?;
-            listener.set_option_int(libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, DEFERRED)?;
+            let (listener, address) = deferring(rig, DEFERRED)?;
             let client = rig.open()?;
             client.connect(address)?;
             thread::sleep(WHILE);
@@ -379,10 +377,8 @@ pub(super) const ROWS: &[Row] = &[
         "0",
         |rig| {
             for round in 0..6 {
-                let (listener, address) = rig.listener()?;
                 // And those that wait for accept.
-                let deferred = DEFERRED * (round % 2);
-                listener.set_option_int(libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, deferred)?;
+                let (listener, address) = deferring(rig, DEFERRED * (round % 2))?;
                 let clients = (0..8).map(|_| rig.open()).collect::<Result<Vec<_>, _>>()?;
                 for client in &clients {
                     client.connect(address)?;
@@ -400,6 +396,13 @@ pub(super) const ROWS: &[Row] = &[
     )
     .c_may_be_wrong("accept waits for the data of each"),
 ];
+
+/// A listener with so many seconds of TCP_DEFER_ACCEPT.
+fn deferring(rig: &Rig<'_>, seconds: i32) -> anyhow::Result<(Socket, SocketAddr)> {
+    let (listener, address) = rig.listener()?;
+    listener.set_option_int(libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds)?;
+    Ok((listener, address))
+}
 
 /// Seconds of TCP_DEFER_ACCEPT that are longer than any wait which is right.
 const DEFERRED: i32 = 8;
