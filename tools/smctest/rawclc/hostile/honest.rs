@@ -91,12 +91,14 @@ fn play_with(
             "the link was not confirmed"
         );
         let half = if fails_over { len / 2 } else { 0 };
-        exchange(&mut session, seed, 0..half)?;
+        // What ended for the application, too, is no stall.
+        let seen = || format!("the application has seen {:?}", app.end(SETTLED));
+        exchange(&mut session, seed, 0..half).with_context(seen)?;
         ensure!(
             !fails_over || session.fail_over(SOON)?,
             "there is no second link"
         );
-        exchange(&mut session, seed, half..len)?;
+        exchange(&mut session, seed, half..len).with_context(seen)?;
         // Few bytes are one write, and the kernel has nothing else to say.
         ensure!(
             session.immediates > 0 || !session.sends_immediate || !(1..=1000).contains(&len),
@@ -127,10 +129,12 @@ fn exchange(session: &mut Session<'_>, seed: u64, range: Range<u64>) -> Result<(
     while (back.len() as u64) < len {
         ensure!(
             start.elapsed() < EXCHANGED,
-            "{} bytes of {} came back; refused with {:?}, faults: {:?}",
+            "{} bytes of {} came back; {}, refused with {:?}, no answer to {} packets, faults: {:?}",
             back.len(),
             session.sent,
+            session.progress(),
             session.pair.refused,
+            session.pair.given_up,
             session.pair.memory.faults
         );
         session.produce(range.end)?;

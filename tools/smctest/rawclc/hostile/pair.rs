@@ -47,7 +47,7 @@ const RESEND: Duration = Duration::from_millis(500);
 const NOT_READY: Duration = Duration::from_millis(10);
 
 /// How often a packet is sent again.
-const RESENDS: u32 = 3;
+const RESENDS: u32 = 7;
 
 /// Requests an acknowledgement, in the word of the packet sequence number.
 const REQUEST_ACK: u32 = 1 << 31;
@@ -96,6 +96,8 @@ pub(super) struct Pair<'a> {
     pub(super) is_mute: bool,
     /// Whether a receive of the kernel was missing.
     pub(super) was_not_ready: bool,
+    /// How many packets got no acknowledgement, however often they were sent.
+    pub(super) given_up: usize,
 }
 
 impl<'a> Pair<'a> {
@@ -119,6 +121,7 @@ impl<'a> Pair<'a> {
             refused: None,
             is_mute: false,
             was_not_ready: false,
+            given_up: 0,
         }
     }
 
@@ -253,7 +256,12 @@ impl<'a> Pair<'a> {
 
     fn resend(&mut self) -> Result<()> {
         self.resend_at = Instant::now() + RESEND;
-        if self.is_mute || self.refused.is_some() || self.resends == RESENDS {
+        if self.is_mute || self.refused.is_some() {
+            self.unacked.clear();
+            return Ok(());
+        }
+        if self.resends == RESENDS {
+            self.given_up += self.unacked.len();
             self.unacked.clear();
             return Ok(());
         }

@@ -516,6 +516,14 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// How far both directions have come, for a report.
+    pub(super) fn progress(&self) -> String {
+        format!(
+            "the kernel has read {}, written {}, of which {} were read",
+            self.acked, self.received, self.consumed
+        )
+    }
+
     /// Returns what the kernel says it has read.
     pub(super) fn acked(&self) -> u64 {
         self.acked
