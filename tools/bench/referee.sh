@@ -120,6 +120,13 @@ off_the_wire() {
 	"$@" && [ $(($(packets) - before)) -lt $((50 * CONNECTIONS)) ]
 }
 
+# neighbors: each end knows the other's hardware address for ever. What the kernel does to find whether it still has it
+# costs a packet some per cent, now and then.
+neighbors() {
+	ip -n a neighbor replace "$IP_B" lladdr "$(mac b)" nud permanent dev wire_a &&
+		ip -n b neighbor replace "$IP_A" lladdr "$(mac a)" nud permanent dev wire_b
+}
+
 # fallbacks: connections of a that were opened by SMC sockets and go over TCP.
 fallbacks() {
 	in_ns a "$BIN/smc" stats --json | awk '/"end"/ { is_client = /"client"/ }
@@ -425,7 +432,7 @@ ulimit -n 8192
 RUN_SECONDS=$(awk -v s="$WINDOW" -v more="${SAME_HOST:-0}" 'BEGIN { printf "%d", s + 1.999 + more }')
 : >"$OUT/windows"
 read_programs || die "programs are missing"
-load_rdma && up_netns || die "cannot set up the network"
+load_rdma && up_netns && neighbors || die "cannot set up the network"
 case $SYSTEM in
 ours | c_module)
 	load_smc && common_eid || die "cannot load the module"
