@@ -5,8 +5,8 @@
 //! Every socket has a TCP socket below it, which gives it its addresses and carries the handshake.
 //! What happens to the socket is a change of its [`SockState`]; in most states TCP answers the calls, so
 //! that an application cannot tell the difference. Files, wait queues and the `struct socket` stay
-//! what they are for the life of the socket: after a fallback calls are delegated to TCP, and TCP's
-//! events are forwarded (C swaps the file's socket instead).
+//! what they are for the life of the socket: after a fallback calls are delegated to TCP, which wakes
+//! those who wait for the application's socket (C swaps the file's socket instead).
 
 mod accept_order;
 mod active;
@@ -314,8 +314,9 @@ impl Sock {
     }
 
     /// Has SO_INCOMING_CPU, which the kernel reads from the application's socket, be that of TCP as it is now.
+    #[inline]
     fn show_incoming_cpu(&self) {
-        self.sk.set_incoming_cpu(self.tcp.incoming_cpu());
+        self.sk.show_incoming_cpu(&self.tcp);
     }
 
     fn listener(&self) -> Option<Arc<Listener>> {
@@ -459,6 +460,8 @@ impl TcpEvents for Sock {
         match queue {
             _ if this.phase() != Phase::Listening => {}
             AcceptQueue::Empty => {}
+            // TCP is just waking the others.
+            AcceptQueue::WithoutSmc if this.tcp.has_shared_waiters() => this.sk.wake_callers(),
             AcceptQueue::WithoutSmc => this.sk.wake_readable(),
             AcceptQueue::Mixed => Self::schedule_work(this),
         }
@@ -470,7 +473,9 @@ impl TcpEvents for Sock {
                 if this.crossed_decline.is_awaited() {
                     Self::schedule_work(this);
                 }
-                this.sk.wake_readable();
+                if !this.tcp.has_shared_waiters() {
+                    this.sk.wake_readable();
+                }
             }
             // A peer that uses SMC sends no data here.
             Phase::Active if this.tcp.state().may_receive() => Self::schedule_work(this),
@@ -481,32 +486,36 @@ impl TcpEvents for Sock {
     fn on_state_change(this: ArcBorrow<'_, Self>) {
         match this.phase() {
             Phase::Connecting if !this.tcp.state().is_connecting() => Self::schedule_work(this),
-            Phase::Fallback => this.sk.wake_state(),
+            Phase::Fallback if !this.tcp.has_shared_waiters() => this.sk.wake_state(),
             _ => {}
         }
     }
 
     fn on_writable(this: ArcBorrow<'_, Self>) {
         if this.phase() == Phase::Fallback {
-            this.sk.wake_requested();
+            // TCP has raised SO_SNDBUF, if it was what the sender waited for.
+            fallback::show_options(&this);
+            if !this.tcp.has_shared_waiters() {
+                this.sk.wake_requested();
+            }
         }
     }
 
     fn on_error(this: ArcBorrow<'_, Self>, take: &dyn Fn() -> Result) {
         match this.phase() {
             Phase::Connecting | Phase::Active => Self::schedule_work(this),
+            // TCP itself wakes them next.
+            Phase::Fallback if this.tcp.has_shared_waiters() => {
+                if let Err(e) = take() {
+                    this.sk.note_err(e);
+                }
+            }
             Phase::Fallback => match take() {
                 Err(e) => this.sk.set_err(e),
                 // There is something in the error queue.
                 Ok(()) => this.sk.wake_err(),
             },
             _ => {}
-        }
-    }
-
-    fn on_urgent(this: ArcBorrow<'_, Self>) {
-        if this.phase() == Phase::Fallback {
-            this.sk.send_sigurg();
         }
     }
 

@@ -80,6 +80,7 @@ enum smc_layout {
 	SMC_SIZEOF_PROTO_OPS = sizeof(struct proto_ops),
 	SMC_SIZEOF_MSGHDR = sizeof(struct msghdr),
 	SMC_OFFSETOF_MSG_COUNT = offsetof(struct msghdr, msg_iter.count),
+	SMC_OFFSETOF_SK_INCOMING_CPU = offsetof(struct sock, sk_incoming_cpu),
 	SMC_OFFSETOF_ICSK_ULP_DATA = offsetof(struct inet_connection_sock, icsk_ulp_data),
 	SMC_OFFSETOF_KEEPALIVE_TIME = offsetof(struct tcp_sock, keepalive_time),
 	SMC_OFFSETOF_NOTSENT_LOWAT = offsetof(struct tcp_sock, notsent_lowat),

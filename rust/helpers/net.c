@@ -285,19 +285,19 @@ void smc_helper_sk_set_async_nospace(struct sock *sk)
 	sk_set_bit(SOCKWQ_ASYNC_NOSPACE, sk);
 }
 
-int smc_helper_sk_incoming_cpu(const struct sock *sk)
-{
-	return READ_ONCE(sk->sk_incoming_cpu);
-}
-
-void smc_helper_sk_set_incoming_cpu(struct sock *sk, int cpu)
-{
-	WRITE_ONCE(sk->sk_incoming_cpu, cpu);
-}
-
 bool smc_helper_sk_stream_is_writeable(const struct sock *sk)
 {
 	return sk_stream_is_writeable(sk);
+}
+
+struct inode *smc_helper_sock_inode(struct socket *sock)
+{
+	return SOCK_INODE(sock);
+}
+
+struct socket *smc_helper_socket_i(struct inode *inode)
+{
+	return SOCKET_I(inode);
 }
 
 struct socket *smc_helper_sk_socket(const struct sock *sk)
@@ -412,16 +412,6 @@ bool smc_helper_tcp_wants_inq(const struct sock *sk)
 u32 smc_helper_tcp_delivered(const struct sock *sk)
 {
 	return READ_ONCE(tcp_sk(sk)->delivered);
-}
-
-u16 smc_helper_tcp_urg_data(const struct sock *sk)
-{
-	return READ_ONCE(tcp_sk(sk)->urg_data);
-}
-
-u32 smc_helper_tcp_urg_seq(const struct sock *sk)
-{
-	return READ_ONCE(tcp_sk(sk)->urg_seq);
 }
 
 bool smc_helper_sk_has_xfrm_policy(const struct sock *sk)

@@ -66,6 +66,7 @@ impl CrossedDecline {
 
     /// Whether a DECLINE may arrive.
     /// Context: any.
+    #[inline]
     pub(super) fn is_awaited(&self) -> bool {
         self.is_awaited.load(Acquire)
     }
@@ -160,7 +161,16 @@ impl Sock {
     /// # Errors
     ///
     /// `EAGAIN` when there is nothing in time, `ERESTARTSYS` or `EINTR` for a signal.
+    #[inline]
     pub(super) fn await_front(&self, flags: u32) -> Result {
+        match self.crossed_decline.is_awaited() {
+            true => self.await_awaited_front(flags),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn await_awaited_front(&self, flags: u32) -> Result {
         if flags & (net::MSG_OOB | net::MSG_ERRQUEUE) != 0 || self.is_front_clear() {
             return Ok(());
         }

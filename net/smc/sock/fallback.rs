@@ -39,6 +39,7 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
     // Without it TCP wakes too often, which is harmless.
     let _ = this.tcp.set_rcvlowat(&this.sk);
     show_options(this);
+    share_waiters(this);
     this.shared.stats.fell_back(this.role, info.reason);
     trace::switch_to_fallback(&this.sk, &this.tcp, info.reason.code());
     if let Err(e) = this.tcp.take_err() {
@@ -60,10 +61,23 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
 
 /// Has options that the kernel reads from the application's socket be those of TCP as they are now: SO_SNDBUF and
 /// SO_RCVBUF, which grow with the connection, and SO_INCOMING_CPU.
-fn show_options(this: &Sock) {
+/// Context: any.
+#[inline]
+pub(super) fn show_options(this: &Sock) {
     let (sndbuf, rcvbuf) = this.tcp.bufs();
     this.sk.set_bufs(sndbuf, rcvbuf);
     this.show_incoming_cpu();
+}
+
+/// Has TCP wake those who wait for the application's socket, and the shorter way to TCP taken for its data, once
+/// nothing else is to be known of these. A socket that was not accepted yet has no waiters.
+/// Context: may sleep.
+pub(super) fn share_waiters(this: &Sock) {
+    if !this.crossed_decline.is_awaited() {
+        // If TCP cannot, its events are forwarded.
+        let _ = this.tcp.share_waiters(&this.sk);
+        this.sk.answer_over_tcp::<Sock>();
+    }
 }
 
 /// connect(2) of a socket for which TCP answers.
@@ -91,26 +105,45 @@ pub(super) fn connect(this: &Sock, addr: SockAddr<'_>, flags: i32) -> Result {
 }
 
 /// sendmsg(2).
+#[inline(always)]
 pub(super) fn send(this: &Sock, msg: &mut Msg<'_>) -> Result<usize> {
     let flags = msg.flags();
-    // With the signal, if it is EPIPE that is pending.
-    let error = |e| match e {
-        EPIPE => this.sk.stream_error(flags, e),
-        e => e,
-    };
-    this.sk.take_err().map_err(error)?;
+    if this.sk.has_err() {
+        send_pending(this, flags)?;
+    }
     // The error with which the connection ends may come during the call. It is taken from TCP then, which knows
     // EPIPE only.
     msg.set_nosignal();
-    let result = match this.tcp.sendmsg(msg).map_err(error) {
-        // No connection came about, and why was taken from TCP.
-        Err(e) if e == ECONNABORTED && flags & net::MSG_FASTOPEN != 0 => {
-            this.sk.take_err().and(Err(e))
+    match this.tcp.sendmsg(msg) {
+        Ok(len) => {
+            // SO_SNDBUF is raised when a sender has waited for it.
+            this.show_incoming_cpu();
+            Ok(len)
         }
-        result => result,
-    };
-    show_options(this);
-    result
+        Err(e) => send_failed(this, flags, e),
+    }
+}
+
+/// Takes the pending error for sendmsg(2) with these flags.
+#[cold]
+#[inline(never)]
+fn send_pending(this: &Sock, flags: u32) -> Result {
+    let error = |e| send_failed(this, flags, e).map(drop);
+    this.sk.take_err().or_else(error)
+}
+
+/// The error of sendmsg(2) with these flags, in place of `e`.
+#[cold]
+#[inline(never)]
+fn send_failed(this: &Sock, flags: u32, e: Error) -> Result<usize> {
+    this.show_incoming_cpu();
+    match e {
+        // With the signal, if it is EPIPE that is pending.
+        EPIPE => Err(this.sk.stream_error(flags, e)),
+        // No connection came about, and why was taken from TCP.
+        ECONNABORTED if flags & net::MSG_FASTOPEN != 0 => this.sk.take_err().and(Err(e)),
+        _ => Err(e),
+    }
 }
 
 /// The application has closed the socket: waits as SO_LINGER says. The TCP socket itself has no such option, as
@@ -127,20 +160,30 @@ pub(super) fn close(this: &Sock) {
 }
 
 /// recvmsg(2).
+#[inline(always)]
 pub(super) fn recv(this: &Sock, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
     let room = msg.len();
     this.await_front(flags)?;
-    let received = this.tcp.recvmsg(msg, flags);
-    show_options(this);
-    let len = match received {
-        // The pending error says why there is no connection.
-        Err(e) if e == ENOTCONN => return this.sk.take_err().and(Err(e)),
-        result => result?,
-    };
-    // If the end of the stream came before an error, the next send returns that.
-    if len == 0 && room > 0 && !this.tcp.has_ended_in_order() {
-        // Not the end of the stream but of the connection, if there was an error.
-        this.sk.take_err()?;
+    match this.tcp.recvmsg(msg, flags) {
+        Ok(len) if len > 0 => {
+            show_options(this);
+            Ok(len)
+        }
+        result => received_nothing(this, room, result),
     }
-    Ok(len)
+}
+
+/// The result of recvmsg(2) with room for so many bytes, in place of TCP's.
+#[cold]
+#[inline(never)]
+fn received_nothing(this: &Sock, room: usize, result: Result<usize>) -> Result<usize> {
+    show_options(this);
+    match result {
+        // The pending error says why there is no connection.
+        Err(e) if e == ENOTCONN => this.sk.take_err().and(Err(e)),
+        // Not the end of the stream but of the connection, if there was an error. If the end of the stream came before
+        // an error, the next send returns that.
+        Ok(0) if room > 0 && !this.tcp.has_ended_in_order() => this.sk.take_err().and(Ok(0)),
+        result => result,
+    }
 }

@@ -56,6 +56,12 @@ impl StreamSocket for Sock {
         Self::new(sk, shared, version, tcp, Role::Client)
     }
 
+    fn accepted(this: ArcBorrow<'_, Self>) {
+        if this.phase() == Phase::Fallback {
+            fallback::share_waiters(&this);
+        }
+    }
+
     fn release(this: Arc<Self>) {
         Self::end(this);
     }
@@ -194,6 +200,19 @@ impl StreamSocket for Sock {
             DataPath::Smc(conn) => active::recv(&this, &conn, msg, flags),
             DataPath::Tcp(_setup) => fallback::recv(&this, msg, flags),
         }
+    }
+
+    #[inline(always)]
+    fn sendmsg_over_tcp(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>) -> Result<usize> {
+        match msg.flags() & net::MSG_FASTOPEN {
+            0 => fallback::send(&this, msg),
+            _ => send(this, msg),
+        }
+    }
+
+    #[inline(always)]
+    fn recvmsg_over_tcp(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
+        fallback::recv(&this, msg, flags)
     }
 
     fn splice_eof(this: ArcBorrow<'_, Self>) {

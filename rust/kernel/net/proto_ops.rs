@@ -137,6 +137,19 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         unsafe { Self::front_of(Self::sk_of(socket)) }
     }
 
+    /// The same for a call that sends packets of a connection for the first time: they are those of the socket's file.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::front`].
+    unsafe fn front_with_file<'a>(socket: *mut bindings::socket) -> Result<ArcBorrow<'a, T>> {
+        // SAFETY: By the caller's promise.
+        let this = unsafe { Self::front(socket) }?;
+        // SAFETY: The socket is that of the application, and `release_callback` undoes this.
+        unsafe { this.tcp_below().take_file(socket) };
+        Ok(this)
+    }
+
     /// # Safety
     ///
     /// `sk` must be null or of ours, and its socket alive.
@@ -189,6 +202,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         let front = unsafe { ptr::replace(sk.front_slot(), ptr::null_mut()) };
         // SAFETY: From `into_foreign` in `attach`, or null.
         if let Some(front) = unsafe { Arc::<T>::try_from_foreign(front) } {
+            front.tcp_below().leave_file();
             T::release(front);
         }
         // SAFETY: The socket is alive.
@@ -222,13 +236,14 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
     ) -> i32 {
         // SAFETY: The kernel passes a live socket of ours and an address of that length.
         errno(unsafe {
-            Self::front(socket).and_then(|this| T::connect(this, SockAddr::new(addr, len), flags))
+            Self::front_with_file(socket)
+                .and_then(|this| T::connect(this, SockAddr::new(addr, len), flags))
         })
     }
 
     unsafe extern "C" fn listen_callback(socket: *mut bindings::socket, backlog: i32) -> i32 {
         // SAFETY: The kernel passes a live socket of ours.
-        errno(unsafe { Self::front(socket).and_then(|this| T::listen(this, backlog)) })
+        errno(unsafe { Self::front_with_file(socket).and_then(|this| T::listen(this, backlog)) })
     }
 
     unsafe extern "C" fn accept_callback(
@@ -259,6 +274,9 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
             front.tcp_below().show_as(&sk);
             Self::attach(&sk, front);
             (*new).state = bindings::socket_state_SS_CONNECTED;
+            if let Ok(this) = ProtoOpsVTable::<T>::front_with_file(new) {
+                T::accepted(this);
+            }
         }
         // The reference belongs to the new socket now.
         let _ = ARef::into_raw(sk);
@@ -425,8 +443,13 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
     ) -> i32 {
         // SAFETY: The kernel passes a message for us alone, with a source of bytes.
         let mut msg = unsafe { Msg::from_ptr(msg, MsgDirection::Send) };
-        // SAFETY: The kernel passes a live socket of ours.
-        count(unsafe { Self::front(socket).and_then(|this| T::sendmsg(this, &mut msg)) })
+        let front = match msg.flags() & bindings::MSG_FASTOPEN {
+            // SAFETY: The kernel passes a live socket of ours.
+            0 => unsafe { Self::front(socket) },
+            // SAFETY: As above.
+            _ => unsafe { Self::front_with_file(socket) },
+        };
+        count(front.and_then(|this| T::sendmsg(this, &mut msg)))
     }
 
     unsafe extern "C" fn recvmsg_callback(
@@ -444,12 +467,100 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
     }
 }
 
+/// The tables of sockets for whose data TCP answers for good: with less on the way to it.
+impl<T: StreamSocket> ProtoOpsVTable<T> {
+    const OWN_OVER_TCP: ProtoOps = Self::over_tcp(Self::OWN);
+    const INET_OVER_TCP: ProtoOps = Self::over_tcp(Self::INET);
+    #[cfg(CONFIG_IPV6)]
+    const INET6_OVER_TCP: ProtoOps = Self::over_tcp(Self::INET6);
+
+    const fn over_tcp(table: ProtoOps) -> ProtoOps {
+        ProtoOps(bindings::proto_ops {
+            sendmsg: Some(Self::sendmsg_over_tcp_callback),
+            recvmsg: Some(Self::recvmsg_over_tcp_callback),
+            ..table.0
+        })
+    }
+
+    /// The table in place of the one of a socket, if that is of this type.
+    fn table_over_tcp(now: &bindings::proto_ops) -> Option<&'static ProtoOps> {
+        let release: Release = Self::release_callback;
+        let is_of_type = now
+            .release
+            .is_some_and(|now| now as usize == release as usize);
+        match u16::try_from(now.family) {
+            _ if !is_of_type => None,
+            Ok(family) if family == T::FAMILY => Some(const { &Self::OWN_OVER_TCP }),
+            #[cfg(CONFIG_IPV6)]
+            Ok(family) if family == IpVersion::V6.family() => Some(const { &Self::INET6_OVER_TCP }),
+            _ => Some(const { &Self::INET_OVER_TCP }),
+        }
+    }
+
+    unsafe extern "C" fn sendmsg_over_tcp_callback(
+        socket: *mut bindings::socket,
+        msg: *mut bindings::msghdr,
+        _len: usize,
+    ) -> i32 {
+        // SAFETY: The kernel passes a message for us alone, with a source of bytes.
+        let mut msg = unsafe { Msg::from_ptr(msg, MsgDirection::Send) };
+        // SAFETY: The kernel passes a live socket of ours.
+        count(unsafe { Self::front(socket) }.and_then(|this| T::sendmsg_over_tcp(this, &mut msg)))
+    }
+
+    unsafe extern "C" fn recvmsg_over_tcp_callback(
+        socket: *mut bindings::socket,
+        msg: *mut bindings::msghdr,
+        _len: usize,
+        flags: i32,
+    ) -> i32 {
+        // SAFETY: The kernel passes a message for us alone, with room for bytes.
+        let mut msg = unsafe { Msg::from_ptr(msg, MsgDirection::Recv) };
+        // CAST: flags are a set of bits.
+        let flags = flags as u32;
+        // SAFETY: The kernel passes a live socket of ours.
+        let front = unsafe { Self::front(socket) };
+        count(front.and_then(|this| T::recvmsg_over_tcp(this, &mut msg, flags)))
+    }
+}
+
+/// `release` of a table.
+type Release = unsafe extern "C" fn(*mut bindings::socket) -> i32;
+
+impl Sk {
+    /// Has the calls for data of an application's socket of type `T` go to [`StreamSocket::sendmsg_over_tcp`] and
+    /// [`StreamSocket::recvmsg_over_tcp`] from now on. Nothing happens if it has been released, or was a TCP socket
+    /// before.
+    /// Context: any.
+    pub fn answer_over_tcp<T: StreamSocket>(&self) {
+        let sk = self.as_ptr();
+        // A socket is detached from its `struct socket` under this lock.
+        // SAFETY: The socket is alive.
+        unsafe { bindings::callback_read_lock_bh(sk) };
+        // SAFETY: As above.
+        let socket = unsafe { bindings::sk_socket(sk) };
+        if !socket.is_null() {
+            // SAFETY: The `struct socket` is alive, and has a table until it was detached. Each call reads the field
+            // once, and may use either table.
+            unsafe {
+                let ops = &raw mut (*socket).ops;
+                if let Some(table) = ProtoOpsVTable::<T>::table_over_tcp(&*ops.read_volatile()) {
+                    ops.write_volatile(&table.0);
+                }
+            }
+        }
+        // SAFETY: Taken above.
+        unsafe { bindings::callback_read_unlock_bh(sk) };
+    }
+}
+
 /// Converts a result for C: 0 or a negative errno.
 fn errno(result: Result) -> i32 {
     result.map_or_else(Error::to_errno, |()| 0)
 }
 
 /// Converts a result for C: a length or a negative errno.
+#[inline]
 fn count(result: Result<usize>) -> i32 {
     result.map_or_else(Error::to_errno, |len| {
         i32::try_from(len).unwrap_or(i32::MAX)

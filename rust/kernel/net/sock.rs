@@ -153,6 +153,7 @@ impl Sk {
 
     /// The sock with the options of SOL_SOCKET and the pending error that the application sees: the socket itself, or
     /// the TCP socket that it was.
+    #[inline]
     pub(super) fn option_sk(&self) -> *mut bindings::sock {
         let front = self.as_ptr().cast::<SmcSock>();
         // SAFETY: By the type invariant the socket is a `SmcSock`, and the field does not change.
@@ -240,6 +241,7 @@ impl Sk {
     }
 
     /// Whether an error is pending.
+    #[inline]
     pub fn has_err(&self) -> bool {
         read_once!(self.option_sk, sk_err) != 0
     }
@@ -249,7 +251,11 @@ impl Sk {
     /// # Errors
     ///
     /// The pending error, if there is one.
+    #[inline]
     pub fn take_err(&self) -> Result {
+        if !self.has_err() {
+            return Ok(());
+        }
         // SAFETY: The socket is alive.
         kernel::error::to_result(unsafe { bindings::sock_error(self.option_sk()) })
     }
@@ -293,6 +299,7 @@ impl Sk {
     }
 
     /// Whether the application has set SO_SNDBUF.
+    #[inline]
     pub fn is_sndbuf_locked(&self) -> bool {
         u32::from(read_once!(self.option_sk, sk_userlocks)) & bindings::SOCK_SNDBUF_LOCK != 0
     }
@@ -370,26 +377,16 @@ impl Sk {
     }
 
     /// Sets the reported SO_SNDBUF and SO_RCVBUF, in bytes, unless the application has set them.
+    #[inline]
     pub fn set_bufs(&self, sndbuf: u32, rcvbuf: u32) {
-        if !self.is_sndbuf_locked() {
-            let len = i32::try_from(sndbuf).unwrap_or(i32::MAX);
-            write_once!(self.option_sk, sk_sndbuf, len);
+        // Mostly they have not changed, and the cache line stays clean.
+        let sndbuf = i32::try_from(sndbuf).unwrap_or(i32::MAX);
+        if read_once!(self.option_sk, sk_sndbuf) != sndbuf && !self.is_sndbuf_locked() {
+            write_once!(self.option_sk, sk_sndbuf, sndbuf);
         }
-        if !self.is_rcvbuf_locked() {
-            let len = i32::try_from(rcvbuf).unwrap_or(i32::MAX);
-            write_once!(self.option_sk, sk_rcvbuf, len);
-        }
-    }
-
-    /// Sets the reported SO_INCOMING_CPU.
-    pub fn set_incoming_cpu(&self, cpu: i32) {
-        let sk = self.option_sk();
-        // SAFETY: The socket is alive; the field is read and written whole.
-        unsafe {
-            // Mostly it has not changed, and the cache line stays clean.
-            if bindings::sk_incoming_cpu(sk) != cpu {
-                bindings::sk_set_incoming_cpu(sk, cpu);
-            }
+        let rcvbuf = i32::try_from(rcvbuf).unwrap_or(i32::MAX);
+        if read_once!(self.option_sk, sk_rcvbuf) != rcvbuf && !self.is_rcvbuf_locked() {
+            write_once!(self.option_sk, sk_rcvbuf, rcvbuf);
         }
     }
 

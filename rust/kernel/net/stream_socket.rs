@@ -55,6 +55,8 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
     ///
     /// The call's.
     fn create(sk: ARef<Sk>, version: IpVersion) -> Result<Arc<Self>>;
+    /// accept(2) has made the socket that of a file.
+    fn accepted(this: ArcBorrow<'_, Self>);
     /// close(2) of the last descriptor. The socket's queues still exist.
     fn release(this: Arc<Self>);
     /// The TCP socket below.
@@ -143,6 +145,18 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
     ///
     /// The call's.
     fn recvmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>, flags: u32) -> Result<usize>;
+    /// sendmsg(2) after [`Sk::answer_over_tcp`].
+    ///
+    /// # Errors
+    ///
+    /// The call's.
+    fn sendmsg_over_tcp(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>) -> Result<usize>;
+    /// recvmsg(2) after [`Sk::answer_over_tcp`].
+    ///
+    /// # Errors
+    ///
+    /// The call's.
+    fn recvmsg_over_tcp(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>, flags: u32) -> Result<usize>;
     /// The end of the data of sendfile(2) or splice(2), whose last piece may have had MSG_MORE.
     fn splice_eof(this: ArcBorrow<'_, Self>);
     /// The TCP socket that handles calls for which there is no function above, if there is one now.

@@ -33,6 +33,7 @@ use crate::{
 mod accept;
 mod accept_queue;
 mod delegate;
+mod front;
 mod hook;
 mod messages;
 mod option;
@@ -67,6 +68,7 @@ pub struct Nagle {
 pub struct TcpSocket {
     socket: NonNull<bindings::socket>,
     hook: hook::Cell,
+    shared_inode: front::SharedInode,
     #[cfg(not(CONFIG_SMC))]
     offer: Offer,
 }
@@ -91,6 +93,28 @@ impl Sk {
     /// Copies device, mark and priority of an accepted TCP connection.
     pub fn take_marks(&self, tcp: &TcpSocket) {
         self.set_marks(tcp.marks());
+    }
+
+    /// Has SO_INCOMING_CPU, which the kernel reads from the application's socket, be that of `tcp` as it is now.
+    /// Context: any.
+    #[inline]
+    pub fn show_incoming_cpu(&self, tcp: &TcpSocket) {
+        // It has no name here that does not depend on the order of unions in the structure.
+        // CAST: An offset.
+        const INCOMING_CPU: usize = bindings::smc_layout_SMC_OFFSETOF_SK_INCOMING_CPU as usize;
+        // SAFETY: Both sockets are alive; the field is an `int` at that offset, which is read and written whole.
+        unsafe {
+            let shown = self.option_sk().byte_add(INCOMING_CPU).cast::<i32>();
+            let cpu = tcp
+                .sk_ptr()
+                .byte_add(INCOMING_CPU)
+                .cast::<i32>()
+                .read_volatile();
+            // Mostly it has not changed, and the cache line stays clean.
+            if shown.read_volatile() != cpu {
+                shown.write_volatile(cpu);
+            }
+        }
     }
 }
 
@@ -151,6 +175,7 @@ impl TcpSocket {
         Self {
             socket,
             hook: hook::Cell::EMPTY,
+            shared_inode: front::SharedInode::NONE,
             #[cfg(not(CONFIG_SMC))]
             offer: Offer::NONE,
         }
@@ -411,6 +436,7 @@ impl TcpSocket {
     }
 
     /// SO_SNDBUF and SO_RCVBUF, which TCP raises as it needs, in bytes.
+    #[inline]
     pub fn bufs(&self) -> (u32, u32) {
         let sk = self.sk_ptr();
         // SAFETY: The socket is alive, and the fields are plain integers that others write whole.
@@ -422,12 +448,6 @@ impl TcpSocket {
         };
         let bytes = |len| u32::try_from(len).unwrap_or(0);
         (bytes(sndbuf), bytes(rcvbuf))
-    }
-
-    /// SO_INCOMING_CPU: the processor that received the last packet; negative before the first.
-    pub fn incoming_cpu(&self) -> i32 {
-        // SAFETY: The socket is alive; the field is read whole.
-        unsafe { bindings::sk_incoming_cpu(self.sk_ptr()) }
     }
 
     /// Makes TCP report data from now on once there is as much as `front` waits for (SO_RCVLOWAT).
@@ -525,9 +545,11 @@ impl TcpSocket {
         unsafe { super::wait::wakeful(self.queue(), f) }
     }
 
+    /// TCP's wait queue: the socket's own, or that of the application's socket.
     fn queue(&self) -> *mut bindings::wait_queue_head {
+        let socket = self.shared_inode.socket().unwrap_or(self.as_ptr());
         // SAFETY: The socket is alive.
-        unsafe { &raw mut (*self.as_ptr()).wq.wait }
+        unsafe { &raw mut (*socket).wq.wait }
     }
 }
 
@@ -535,8 +557,13 @@ impl Drop for TcpSocket {
     fn drop(&mut self) {
         self.keep_children();
         self.leave_option();
+        let inode = self.shared_inode.take();
         // SAFETY: By the type invariant the socket is ours.
         unsafe { bindings::sock_release(self.as_ptr()) };
+        if !inode.is_null() {
+            // SAFETY: The reference was held. TCP has been detached from the queue.
+            unsafe { bindings::iput(inode) };
+        }
     }
 }
 
@@ -544,7 +571,7 @@ impl Drop for TcpSocket {
 const SEND: i32 = 1;
 
 /// Converts the result of a C function, a length or a negative errno.
+#[inline]
 pub(super) fn length(ret: i32) -> Result<usize> {
-    to_result(ret)?;
-    usize::try_from(ret).map_err(|_| EINVAL)
+    usize::try_from(ret).map_err(|_| Error::from_errno(ret))
 }

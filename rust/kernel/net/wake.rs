@@ -4,7 +4,10 @@
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
-use core::ffi::c_void;
+use core::{
+    ffi::c_void,
+    ptr, //
+};
 
 use super::{
     wait::{
@@ -77,6 +80,14 @@ impl Sk {
             bindings::SOCK_WAKE_IO,
             bindings::POLL_ERR,
         );
+    }
+
+    /// Wakes tasks in [`wait_until`](Self::wait_until) only.
+    pub fn wake_callers(&self) {
+        // SAFETY: By the type invariant the queue is initialised.
+        if unsafe { bindings::wq_has_sleeper(self.waiters()) } {
+            wake_up(self.waiters(), ptr::null_mut());
+        }
     }
 
     /// Wakes both queues: that of the `struct socket`, which poll(2) and similar calls use, and ours. A `mask` of 0

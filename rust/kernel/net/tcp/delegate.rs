@@ -29,6 +29,7 @@ impl TcpSocket {
     /// # Errors
     ///
     /// TCP's.
+    #[inline]
     pub fn sendmsg(&self, msg: &mut Msg<'_>) -> Result<usize> {
         let sendmsg = op!(self, sendmsg);
         let len = msg.len();
@@ -41,6 +42,7 @@ impl TcpSocket {
     /// # Errors
     ///
     /// TCP's.
+    #[inline]
     pub fn recvmsg(&self, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
         let recvmsg = op!(self, recvmsg);
         let len = msg.len();

@@ -18,10 +18,6 @@ use core::{
     ptr::{
         self,
         NonNull, //
-    },
-    sync::atomic::{
-        AtomicU32,
-        Ordering::Relaxed, //
     }, //
 };
 
@@ -71,9 +67,6 @@ pub trait TcpEvents: Send + Sync + Sized + 'static {
     /// An error is pending. `take` clears it in the TCP socket and returns it.
     fn on_error(this: ArcBorrow<'_, Self>, take: &dyn Fn() -> Result);
 
-    /// Urgent data arrived.
-    fn on_urgent(this: ArcBorrow<'_, Self>);
-
     /// A connection request asks for SMC: returns whether to refuse that.
     fn refuses_smc(this: ArcBorrow<'_, Self>, request: &RequestEnds) -> bool;
 }
@@ -86,7 +79,6 @@ trait Owner: Send + Sync {
     fn state_change(self: ArcBorrow<'_, Self>);
     fn writable(self: ArcBorrow<'_, Self>);
     fn error(self: ArcBorrow<'_, Self>, take: &dyn Fn() -> Result);
-    fn urgent(self: ArcBorrow<'_, Self>);
     fn refuses_smc(self: ArcBorrow<'_, Self>, request: &RequestEnds) -> bool;
 }
 
@@ -111,10 +103,6 @@ impl<T: TcpEvents> Owner for T {
         T::on_error(self, take);
     }
 
-    fn urgent(self: ArcBorrow<'_, Self>) {
-        T::on_urgent(self);
-    }
-
     fn refuses_smc(self: ArcBorrow<'_, Self>, request: &RequestEnds) -> bool {
         T::refuses_smc(self, request)
     }
@@ -128,8 +116,6 @@ struct SavedCallbacks {
     owner: Arc<dyn Owner>,
     /// The previous callbacks.
     saved: Callbacks,
-    /// Position of the last urgent mark that was reported to the owner.
-    urg_seq: AtomicU32,
     /// For a listener: the entry on its wait queue.
     entry: Opaque<bindings::wait_queue_entry>,
     /// The socket, which lives as long as its hook.
@@ -181,23 +167,7 @@ impl SavedCallbacks {
         // SAFETY: Only cells have the mark, and one lives until it was removed under the lock.
         Some(unsafe { &*cell })
     }
-
-    /// Reports new urgent data: TCP signals it to its own file only, and that socket has none.
-    fn report_urgent(&self, sk: *mut bindings::sock) {
-        // SAFETY: The callers pass a live TCP socket.
-        if unsafe { bindings::tcp_urg_data(sk) } & URG_VALID == 0 {
-            return;
-        }
-        // SAFETY: As above.
-        let seq = unsafe { bindings::tcp_urg_seq(sk) };
-        if self.urg_seq.swap(seq, Relaxed) != seq {
-            self.owner.as_arc_borrow().urgent();
-        }
-    }
 }
-
-/// `TCP_URG_VALID` of `include/net/tcp.h`: the urgent byte is there.
-const URG_VALID: u16 = bindings::TCP_URG_VALID as u16;
 
 /// Which events a [`Hook`] is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -289,7 +259,6 @@ impl<T: TcpEvents> Hook<T> {
             owner,
             // SAFETY: The socket is alive, and by the caller's promise locked.
             saved: unsafe { Callbacks::of(sk) }.originals(),
-            urg_seq: AtomicU32::new(0),
             entry: Opaque::zeroed(),
             tcp: NonNull::from(tcp),
         };
@@ -377,6 +346,28 @@ pub(super) fn reset_inherited(child: &TcpSocket) {
     unsafe { Callbacks::NONE.originals().replace_ours(sk) };
     // SAFETY: Taken above.
     unsafe { bindings::callback_write_unlock_bh(sk) };
+}
+
+/// Has a socket whose hook reports readable data no longer do so, and calls `f` with the lock of the callbacks held:
+/// from now on TCP's own callback is called. Returns false, without a call of `f`, if the socket has no such hook.
+/// Context: any; `f` must not sleep.
+///
+/// # Safety
+///
+/// `sk` must be a live TCP socket.
+pub(super) unsafe fn stop_readable(sk: *mut bindings::sock, f: impl FnOnce()) -> bool {
+    // SAFETY: By the caller's promise.
+    unsafe { bindings::callback_write_lock_bh(sk) };
+    // SAFETY: As above, and the lock is held.
+    let cell = unsafe { SavedCallbacks::of(sk) };
+    // SAFETY: As above.
+    let has_hook = cell.is_some_and(|cell| unsafe { cell.saved.put_data_ready(sk) });
+    if has_hook {
+        f();
+    }
+    // SAFETY: Taken above.
+    unsafe { bindings::callback_write_unlock_bh(sk) };
+    has_hook
 }
 
 /// Calls `f` with what a socket with a hook has of the SMC option; not at all if it has no hook.

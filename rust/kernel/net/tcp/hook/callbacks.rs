@@ -159,6 +159,23 @@ impl Callbacks {
         }
     }
 
+    /// Replaces the socket's callback for readable data, if that is ours, with this one. Returns whether it was ours.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::put`].
+    pub(super) unsafe fn put_data_ready(self, sk: *mut bindings::sock) -> bool {
+        // SAFETY: By the caller's promise.
+        let mut now = unsafe { Self::of(sk) };
+        let was_ours = is_same(now.data_ready, Self::OURS.data_ready);
+        if was_ours {
+            now.data_ready = self.data_ready;
+            // SAFETY: As above.
+            unsafe { now.put(sk) };
+        }
+        was_ours
+    }
+
     /// Replaces those of the socket's callbacks that are ours with these. Those of others are left.
     ///
     /// # Safety
@@ -186,7 +203,7 @@ fn is_same(a: Callback, b: Callback) -> bool {
     a.map(|f| f as usize) == b.map(|f| f as usize)
 }
 
-/// Calls the original of a callback, and then `then` if the socket has a hook.
+/// Calls the original of a callback, and before and after it these functions if the socket has a hook.
 ///
 /// A socket with this callback may have no hook: the callback may have been read before the hook was dropped, or copied
 /// with the rest of a socket, and its user data may be another user's. Then TCP's own is called.
@@ -194,25 +211,46 @@ fn is_same(a: Callback, b: Callback) -> bool {
 /// # Safety
 ///
 /// `sk` must be a live TCP socket.
-unsafe fn forward(
+unsafe fn surround(
     sk: *mut bindings::sock,
     which: impl FnOnce(&Callbacks) -> Callback,
-    then: impl FnOnce(&SavedCallbacks),
+    before: impl FnOnce(&SavedCallbacks),
+    after: impl FnOnce(&SavedCallbacks),
 ) {
     // SAFETY: The caller promises that the socket is alive.
     unsafe { bindings::callback_read_lock_bh(sk) };
     // SAFETY: As above, and the lock is held until the end.
     let cell = unsafe { SavedCallbacks::of(sk) };
-    let saved = cell.map(|cell| cell.saved).or_else(|| DEFAULTS.copy());
-    if let Some(original) = saved.as_ref().and_then(which) {
+    if let Some(cell) = cell {
+        before(cell);
+    }
+    let saved = match cell {
+        Some(cell) => Some(&cell.saved),
+        None => DEFAULTS.as_ref(),
+    };
+    if let Some(original) = saved.and_then(which) {
         // SAFETY: The kernel's own callback, called as the kernel would have.
         unsafe { original(sk) };
     }
     if let Some(cell) = cell {
-        then(cell);
+        after(cell);
     }
     // SAFETY: Taken above.
     unsafe { bindings::callback_read_unlock_bh(sk) };
+}
+
+/// Calls the original of a callback, and then `then` if the socket has a hook; see [`surround`].
+///
+/// # Safety
+///
+/// As for [`surround`].
+unsafe fn forward(
+    sk: *mut bindings::sock,
+    which: impl FnOnce(&Callbacks) -> Callback,
+    then: impl FnOnce(&SavedCallbacks),
+) {
+    // SAFETY: By the caller's promise.
+    unsafe { surround(sk, which, |_| {}, then) };
 }
 
 /// # Safety
@@ -224,10 +262,7 @@ unsafe extern "C" fn data_ready(sk: *mut bindings::sock) {
         forward(
             sk,
             |saved| saved.data_ready,
-            |cell| {
-                cell.report_urgent(sk);
-                cell.owner.as_arc_borrow().readable();
-            },
+            |cell| cell.owner.as_arc_borrow().readable(),
         )
     };
 }
@@ -270,14 +305,16 @@ unsafe extern "C" fn write_space(sk: *mut bindings::sock) {
 unsafe extern "C" fn error_report(sk: *mut bindings::sock) {
     // SAFETY: By the caller's promise.
     unsafe {
-        forward(
+        surround(
             sk,
             |saved| saved.error_report,
+            // Who is woken finds the error where the owner has put it.
             |cell| {
                 cell.owner
                     .as_arc_borrow()
                     .error(&|| to_result(bindings::sock_error(sk)))
             },
+            |_| {},
         )
     };
 }

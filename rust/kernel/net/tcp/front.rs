@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a TCP socket uses of the `struct socket` that the application holds: its file, and its wait queue.
+//!
+//! C header: [`include/linux/net.h`](srctree/include/linux/net.h)
+
+use core::{
+    ptr,
+    sync::atomic::{
+        AtomicPtr,
+        Ordering::{
+            Acquire,
+            Release, //
+        }, //
+    }, //
+};
+
+use super::{
+    hook,
+    Sk,
+    TcpSocket, //
+};
+use crate::bindings;
+
+/// The inode of the application's `struct socket`, which contains that, with a reference; null while the TCP socket has
+/// a wait queue of its own.
+pub(super) struct SharedInode(AtomicPtr<bindings::inode>);
+
+impl SharedInode {
+    pub(super) const NONE: Self = Self(AtomicPtr::new(ptr::null_mut()));
+
+    #[inline]
+    fn is_set(&self) -> bool {
+        // Pairs with `set`: who finds it set finds TCP's pointer to the queue changed.
+        !self.0.load(Acquire).is_null()
+    }
+
+    /// The `struct socket` in the inode, which is alive.
+    pub(super) fn socket(&self) -> Option<*mut bindings::socket> {
+        let inode = self.0.load(Acquire);
+        // SAFETY: The inode is one of a `struct socket`, and there is a reference.
+        (!inode.is_null()).then(|| unsafe { bindings::socket_i(inode) })
+    }
+
+    fn set(&self, inode: *mut bindings::inode) {
+        self.0.store(inode, Release);
+    }
+
+    /// Returns the reference, or null.
+    pub(super) fn take(&mut self) -> *mut bindings::inode {
+        core::mem::replace(self.0.get_mut(), ptr::null_mut())
+    }
+}
+
+impl TcpSocket {
+    /// Has the packets of this socket be those of the application's file, for rules of a firewall that ask who owns the
+    /// socket (xt_owner, `meta skuid` of nftables, cls_flow) and logs that say it (nfnetlink_log); and SIGURG go to the
+    /// owner of the file.
+    /// Context: process.
+    ///
+    /// # Safety
+    ///
+    /// `front` must be the live `struct socket` of the application above this one; when it is released,
+    /// [`Self::leave_file`] is to be called before its file is freed.
+    pub(in crate::net) unsafe fn take_file(&self, front: *mut bindings::socket) {
+        // SAFETY: Both are alive. The kernel reads the field once, under RCU or the socket lock.
+        unsafe {
+            let file = (&raw const (*front).file).read_volatile();
+            (&raw mut (*self.as_ptr()).file).write_volatile(file);
+        }
+    }
+
+    /// Undoes [`Self::take_file`]. Afterwards nothing uses the file but who found it under RCU.
+    /// Context: may sleep.
+    pub(in crate::net) fn leave_file(&self) {
+        let (socket, sk) = (self.as_ptr(), self.sk_ptr());
+        // SAFETY: The socket is alive.
+        if unsafe { (&raw const (*socket).file).read_volatile() }.is_null() {
+            return;
+        }
+        // TCP signals urgent data with this lock held.
+        // SAFETY: The socket is alive, and sleeping is allowed.
+        unsafe {
+            bindings::lock_sock_nested(sk, 0);
+            (&raw mut (*socket).file).write_volatile(ptr::null_mut());
+            bindings::release_sock(sk);
+        }
+    }
+
+    /// Has TCP itself wake who waits for `front`, the application's socket above this one: tasks in poll(2) and in
+    /// calls that TCP handles, and SIGIO. That data came is then no longer reported to the owner of the hook.
+    ///
+    /// Returns whether it is so from now on. It is not if there is no hook, if `front` has been released, or while a
+    /// task waits in a call on this socket.
+    /// Context: may sleep.
+    pub fn share_waiters(&self, front: &Sk) -> bool {
+        let sk = self.sk_ptr();
+        // With this lock no task begins to wait in a call on the socket, nor ends.
+        // SAFETY: The socket is alive, and sleeping is allowed.
+        unsafe { bindings::lock_sock_nested(sk, 0) };
+        // SAFETY: The queue belongs to the socket.
+        let is_awaited = || unsafe { bindings::wq_has_sleeper(self.queue()) };
+        let is_shared = self.shared_inode.is_set() || (!is_awaited() && self.move_queue(front));
+        // SAFETY: Taken above.
+        unsafe { bindings::release_sock(sk) };
+        is_shared
+    }
+
+    /// Whether [`Self::share_waiters`] has done so.
+    /// Context: any.
+    #[inline]
+    pub fn has_shared_waiters(&self) -> bool {
+        self.shared_inode.is_set()
+    }
+
+    /// The part of [`Self::share_waiters`] with the socket locked and nobody waiting.
+    fn move_queue(&self, front: &Sk) -> bool {
+        let sk = self.sk_ptr();
+        let Some(inode) = SocketInode::of(front) else {
+            return false;
+        };
+        // Whoever waits on the queue or wakes it has the lock of TCP's callbacks, that of the socket, or is in an RCU
+        // read section.
+        // SAFETY: The caller has locked the socket, which is alive. The new queue, which is one of sockets as well,
+        // lives as long as the inode, and that is held until TCP has been released.
+        let use_queue = || unsafe { bindings::sk_set_wq(sk, inode.socket()) };
+        // SAFETY: As above.
+        if !unsafe { hook::stop_readable(sk, use_queue) } {
+            return false;
+        }
+        // Who asks for SIGIO is on the list of the queue. This flag only has TCP look there.
+        // SAFETY: As above.
+        unsafe { bindings::sock_set_flag(sk, bindings::sock_flags_SOCK_FASYNC) };
+        self.shared_inode.set(inode.into_raw());
+        true
+    }
+}
+
+/// A reference to the inode of a `struct socket`.
+struct SocketInode(*mut bindings::inode);
+
+impl SocketInode {
+    /// Returns that of an application's socket; `None` if it has been released.
+    fn of(front: &Sk) -> Option<Self> {
+        let front = front.as_ptr();
+        // A socket is detached from its `struct socket` under this lock, before that gives up its inode.
+        // SAFETY: The socket is alive.
+        unsafe { bindings::callback_read_lock_bh(front) };
+        // SAFETY: As above.
+        let socket = unsafe { bindings::sk_socket(front) };
+        let inode = (!socket.is_null()).then(|| {
+            // SAFETY: The `struct socket` holds its inode until it is detached.
+            let inode = unsafe { bindings::sock_inode(socket) };
+            // SAFETY: As above.
+            unsafe { bindings::ihold(inode) };
+            Self(inode)
+        });
+        // SAFETY: Taken above.
+        unsafe { bindings::callback_read_unlock_bh(front) };
+        inode
+    }
+
+    fn socket(&self) -> *mut bindings::socket {
+        // SAFETY: The inode is one of a `struct socket`, and alive.
+        unsafe { bindings::socket_i(self.0) }
+    }
+
+    fn into_raw(self) -> *mut bindings::inode {
+        let inode = self.0;
+        core::mem::forget(self);
+        inode
+    }
+}
+
+impl Drop for SocketInode {
+    fn drop(&mut self) {
+        // SAFETY: A reference that is owned.
+        unsafe { bindings::iput(self.0) };
+    }
+}
