@@ -483,10 +483,20 @@ impl TcpEvents for Sock {
         }
     }
 
-    fn on_state_change(this: ArcBorrow<'_, Self>) {
+    fn on_state_change(this: ArcBorrow<'_, Self>, take: &dyn Fn() -> Result) {
         match this.phase() {
             Phase::Connecting if !this.tcp.state().is_connecting() => Self::schedule_work(this),
-            Phase::Fallback if !this.tcp.has_shared_waiters() => this.sk.wake_state(),
+            Phase::Fallback => {
+                // An error that ends a connection is reported later.
+                if let Err(e) = take() {
+                    this.sk.note_err(e);
+                }
+                // A new connection has sizes of its own.
+                fallback::show_options(&this);
+                if !this.tcp.has_shared_waiters() {
+                    this.sk.wake_state();
+                }
+            }
             _ => {}
         }
     }

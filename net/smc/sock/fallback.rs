@@ -150,7 +150,8 @@ fn send_failed(this: &Sock, flags: u32, e: Error) -> Result<usize> {
 /// it may be released in a context that must not sleep for long.
 pub(super) fn close(this: &Sock) {
     match this.sk.linger() {
-        None => {}
+        // Here, where it is the application's for a firewall.
+        None => this.tcp.send_end(),
         // A reset.
         Some(0) => {
             let _ = this.tcp.disconnect();

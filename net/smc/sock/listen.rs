@@ -371,9 +371,12 @@ pub(super) fn stop_listening(this: &Arc<Sock>) {
 /// Context: may sleep.
 fn unhook(this: &Arc<Sock>) {
     *this.hook.lock() = None;
-    if this.phase() == Phase::Fallback && Sock::hook_connection(this).is_err() {
-        // Something else in the kernel has its events, which would be lost here.
-        this.sk.set_err(EBUSY);
+    if this.phase() == Phase::Fallback {
+        if Sock::hook_connection(this).is_err() {
+            // Something else in the kernel has its events, which would be lost here.
+            this.sk.set_err(EBUSY);
+        }
+        fallback::share_waiters(this);
     }
 }
 

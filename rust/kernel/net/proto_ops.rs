@@ -147,7 +147,26 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         let this = unsafe { Self::front(socket) }?;
         // SAFETY: The socket is that of the application, and `release_callback` undoes this.
         unsafe { this.tcp_below().take_file(socket) };
+        // fchown(2) changes who has a socket.
+        // SAFETY: A socket of ours with a front has a `sk`, which is alive.
+        this.tcp_below()
+            .show_as(unsafe { Sk::from_ptr(Self::sk_of(socket)) });
         Ok(this)
+    }
+
+    /// The same for sendmsg(2), which may connect (MSG_FASTOPEN).
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::front`].
+    #[inline]
+    unsafe fn sender<'a>(socket: *mut bindings::socket, msg: &Msg<'_>) -> Result<ArcBorrow<'a, T>> {
+        match msg.flags() & bindings::MSG_FASTOPEN {
+            // SAFETY: By the caller's promise.
+            0 => unsafe { Self::front(socket) },
+            // SAFETY: As above.
+            _ => unsafe { Self::front_with_file(socket) },
+        }
     }
 
     /// # Safety
@@ -202,8 +221,10 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         let front = unsafe { ptr::replace(sk.front_slot(), ptr::null_mut()) };
         // SAFETY: From `into_foreign` in `attach`, or null.
         if let Some(front) = unsafe { Arc::<T>::try_from_foreign(front) } {
-            front.tcp_below().leave_file();
+            let kept = front.clone();
             T::release(front);
+            // What ends the connection is still the file's.
+            kept.tcp_below().leave_file();
         }
         // SAFETY: The socket is alive.
         unsafe { bindings::sock_orphan(sk.as_ptr()) };
@@ -271,7 +292,6 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         // SAFETY: Both are alive, and nothing else uses the new socket. An orphan was never attached to one.
         unsafe {
             bindings::sock_graft(sk.as_ptr(), new);
-            front.tcp_below().show_as(&sk);
             Self::attach(&sk, front);
             (*new).state = bindings::socket_state_SS_CONNECTED;
             if let Ok(this) = ProtoOpsVTable::<T>::front_with_file(new) {
@@ -443,12 +463,8 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
     ) -> i32 {
         // SAFETY: The kernel passes a message for us alone, with a source of bytes.
         let mut msg = unsafe { Msg::from_ptr(msg, MsgDirection::Send) };
-        let front = match msg.flags() & bindings::MSG_FASTOPEN {
-            // SAFETY: The kernel passes a live socket of ours.
-            0 => unsafe { Self::front(socket) },
-            // SAFETY: As above.
-            _ => unsafe { Self::front_with_file(socket) },
-        };
+        // SAFETY: The kernel passes a live socket of ours.
+        let front = unsafe { Self::sender(socket, &msg) };
         count(front.and_then(|this| T::sendmsg(this, &mut msg)))
     }
 
@@ -505,7 +521,8 @@ impl<T: StreamSocket> ProtoOpsVTable<T> {
         // SAFETY: The kernel passes a message for us alone, with a source of bytes.
         let mut msg = unsafe { Msg::from_ptr(msg, MsgDirection::Send) };
         // SAFETY: The kernel passes a live socket of ours.
-        count(unsafe { Self::front(socket) }.and_then(|this| T::sendmsg_over_tcp(this, &mut msg)))
+        let front = unsafe { Self::sender(socket, &msg) };
+        count(front.and_then(|this| T::sendmsg_over_tcp(this, &mut msg)))
     }
 
     unsafe extern "C" fn recvmsg_over_tcp_callback(
@@ -540,13 +557,14 @@ impl Sk {
         // SAFETY: As above.
         let socket = unsafe { bindings::sk_socket(sk) };
         if !socket.is_null() {
-            // SAFETY: The `struct socket` is alive, and has a table until it was detached. Each call reads the field
-            // once, and may use either table.
-            unsafe {
-                let ops = &raw mut (*socket).ops;
-                if let Some(table) = ProtoOpsVTable::<T>::table_over_tcp(&*ops.read_volatile()) {
-                    ops.write_volatile(&table.0);
-                }
+            // SAFETY: The `struct socket` is alive.
+            let ops = unsafe { &raw mut (*socket).ops };
+            // A socket that the kernel accepts for itself has no table yet.
+            // SAFETY: As above. A table is constant.
+            let now = unsafe { ops.read_volatile().as_ref() };
+            if let Some(table) = now.and_then(ProtoOpsVTable::<T>::table_over_tcp) {
+                // SAFETY: As above. Each call reads the field once, and may use either table.
+                unsafe { ops.write_volatile(&table.0) };
             }
         }
         // SAFETY: Taken above.

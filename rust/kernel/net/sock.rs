@@ -7,7 +7,11 @@
 use core::{
     ffi::c_void,
     mem::offset_of,
-    ptr::NonNull, //
+    ptr::NonNull,
+    sync::atomic::{
+        AtomicI32,
+        Ordering::Relaxed, //
+    }, //
 };
 
 use kernel::{
@@ -377,17 +381,19 @@ impl Sk {
     }
 
     /// Sets the reported SO_SNDBUF and SO_RCVBUF, in bytes, unless the application has set them.
+    /// Context: any.
     #[inline]
     pub fn set_bufs(&self, sndbuf: u32, rcvbuf: u32) {
-        // Mostly they have not changed, and the cache line stays clean.
-        let sndbuf = i32::try_from(sndbuf).unwrap_or(i32::MAX);
-        if read_once!(self.option_sk, sk_sndbuf) != sndbuf && !self.is_sndbuf_locked() {
-            write_once!(self.option_sk, sk_sndbuf, sndbuf);
-        }
-        let rcvbuf = i32::try_from(rcvbuf).unwrap_or(i32::MAX);
-        if read_once!(self.option_sk, sk_rcvbuf) != rcvbuf && !self.is_rcvbuf_locked() {
-            write_once!(self.option_sk, sk_rcvbuf, rcvbuf);
-        }
+        let sk = self.option_sk();
+        // SAFETY: The socket is alive, and the fields are plain integers.
+        let (shown_sndbuf, shown_rcvbuf) = unsafe {
+            (
+                &*(&raw const (*sk).sk_sndbuf).cast::<AtomicI32>(),
+                &*(&raw const (*sk).sk_rcvbuf).cast::<AtomicI32>(),
+            )
+        };
+        replace_if(shown_sndbuf, sndbuf, || !self.is_sndbuf_locked());
+        replace_if(shown_rcvbuf, rcvbuf, || !self.is_rcvbuf_locked());
     }
 
     /// Stores SO_REUSEPORT for getsockopt(2): the kernel does so for sockets of AF_INET and AF_INET6 only.
@@ -533,4 +539,17 @@ const fn flag_bits(flags: &[bindings::sock_flags]) -> usize {
         i += 1;
     }
     bits
+}
+
+/// Has a field be `to` if `may_change` says so, and nobody changes the field in between.
+#[inline]
+fn replace_if(field: &AtomicI32, to: u32, may_change: impl FnOnce() -> bool) {
+    let to = i32::try_from(to).unwrap_or(i32::MAX);
+    // ORDERING: The field stands for itself.
+    let now = field.load(Relaxed);
+    // Mostly it has not changed, and the cache line stays clean.
+    if now != to && may_change() {
+        // What the application has set meanwhile stays.
+        let _ = field.compare_exchange(now, to, Relaxed, Relaxed);
+    }
 }

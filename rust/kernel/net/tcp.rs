@@ -228,6 +228,17 @@ impl TcpSocket {
         unsafe { bindings::tcp_has_attempt(self.as_ptr()) }
     }
 
+    /// Sends what close(2) sends: the end of the stream, or a reset if there is unread data.
+    /// Context: may sleep.
+    pub fn send_end(&self) {
+        if self.state().is_open() {
+            let _ = match self.has_unread() {
+                true => self.disconnect(),
+                false => self.shutdown(SEND),
+            };
+        }
+    }
+
     /// As close(2) for SO_LINGER: shuts down sending and waits at most `timeout` jiffies until the peer has
     /// acknowledged all of it. With unread data the close is a reset, and there is no wait.
     pub fn linger(&self, timeout: isize) {

@@ -4,10 +4,7 @@
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
-use core::{
-    ffi::c_void,
-    ptr, //
-};
+use core::ffi::c_void;
 
 use super::{
     wait::{
@@ -82,11 +79,11 @@ impl Sk {
         );
     }
 
-    /// Wakes tasks in [`wait_until`](Self::wait_until) only.
+    /// Wakes readers, but only those in [`wait_until`](Self::wait_until).
     pub fn wake_callers(&self) {
         // SAFETY: By the type invariant the queue is initialised.
         if unsafe { bindings::wq_has_sleeper(self.waiters()) } {
-            wake_up(self.waiters(), ptr::null_mut());
+            wake_up(self.waiters(), READABLE as usize as *mut c_void);
         }
     }
 

@@ -70,7 +70,8 @@ impl TcpSocket {
         }
     }
 
-    /// Undoes [`Self::take_file`]. Afterwards nothing uses the file but who found it under RCU.
+    /// Undoes [`Self::take_file`], when the application has closed its socket. Afterwards nothing uses the file but who
+    /// found it under RCU.
     /// Context: may sleep.
     pub(in crate::net) fn leave_file(&self) {
         let (socket, sk) = (self.as_ptr(), self.sk_ptr());
@@ -98,9 +99,16 @@ impl TcpSocket {
         // With this lock no task begins to wait in a call on the socket, nor ends.
         // SAFETY: The socket is alive, and sleeping is allowed.
         unsafe { bindings::lock_sock_nested(sk, 0) };
-        // SAFETY: The queue belongs to the socket.
-        let is_awaited = || unsafe { bindings::wq_has_sleeper(self.queue()) };
-        let is_shared = self.shared_inode.is_set() || (!is_awaited() && self.move_queue(front));
+        let is_shared = match self.shared_inode.is_set() {
+            true => {
+                // The hook may be another one than then.
+                // SAFETY: The socket is alive.
+                unsafe { hook::stop_readable(sk, || {}) };
+                true
+            }
+            // SAFETY: The queue belongs to the socket.
+            false => !unsafe { bindings::wq_has_sleeper(self.queue()) } && self.move_queue(front),
+        };
         // SAFETY: Taken above.
         unsafe { bindings::release_sock(sk) };
         is_shared
@@ -121,17 +129,20 @@ impl TcpSocket {
         };
         // Whoever waits on the queue or wakes it has the lock of TCP's callbacks, that of the socket, or is in an RCU
         // read section.
-        // SAFETY: The caller has locked the socket, which is alive. The new queue, which is one of sockets as well,
-        // lives as long as the inode, and that is held until TCP has been released.
-        let use_queue = || unsafe { bindings::sk_set_wq(sk, inode.socket()) };
-        // SAFETY: As above.
+        // INVARIANT: The new queue, which is one of sockets as well, lives as long as the inode, and that is held until
+        // TCP has been released.
+        let use_queue = || {
+            // SAFETY: The caller has locked the socket, which is alive.
+            unsafe { bindings::sk_set_wq(sk, inode.socket()) };
+            self.shared_inode.set(inode.into_raw());
+        };
+        // SAFETY: The socket is alive.
         if !unsafe { hook::stop_readable(sk, use_queue) } {
             return false;
         }
         // Who asks for SIGIO is on the list of the queue. This flag only has TCP look there.
         // SAFETY: As above.
         unsafe { bindings::sock_set_flag(sk, bindings::sock_flags_SOCK_FASYNC) };
-        self.shared_inode.set(inode.into_raw());
         true
     }
 }

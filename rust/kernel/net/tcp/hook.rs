@@ -58,13 +58,15 @@ pub trait TcpEvents: Send + Sync + Sized + 'static {
     /// A connection has data, or the end of the stream.
     fn on_readable(this: ArcBorrow<'_, Self>);
 
-    /// The state of TCP changed.
-    fn on_state_change(this: ArcBorrow<'_, Self>);
+    /// The state of TCP changed; who waits in a call of TCP has not been woken yet. `take` as for
+    /// [`Self::on_error`].
+    fn on_state_change(this: ArcBorrow<'_, Self>, take: &dyn Fn() -> Result);
 
     /// There is space in the send buffer again, and it had been requested.
     fn on_writable(this: ArcBorrow<'_, Self>);
 
-    /// An error is pending. `take` clears it in the TCP socket and returns it.
+    /// An error is pending; who waits in a call of TCP has not been woken yet. `take` clears it in the TCP socket and
+    /// returns it.
     fn on_error(this: ArcBorrow<'_, Self>, take: &dyn Fn() -> Result);
 
     /// A connection request asks for SMC: returns whether to refuse that.
@@ -76,7 +78,7 @@ pub trait TcpEvents: Send + Sync + Sized + 'static {
 trait Owner: Send + Sync {
     fn connection(self: ArcBorrow<'_, Self>, queue: AcceptQueue);
     fn readable(self: ArcBorrow<'_, Self>);
-    fn state_change(self: ArcBorrow<'_, Self>);
+    fn state_change(self: ArcBorrow<'_, Self>, take: &dyn Fn() -> Result);
     fn writable(self: ArcBorrow<'_, Self>);
     fn error(self: ArcBorrow<'_, Self>, take: &dyn Fn() -> Result);
     fn refuses_smc(self: ArcBorrow<'_, Self>, request: &RequestEnds) -> bool;
@@ -91,8 +93,8 @@ impl<T: TcpEvents> Owner for T {
         T::on_readable(self);
     }
 
-    fn state_change(self: ArcBorrow<'_, Self>) {
-        T::on_state_change(self);
+    fn state_change(self: ArcBorrow<'_, Self>, take: &dyn Fn() -> Result) {
+        T::on_state_change(self, take);
     }
 
     fn writable(self: ArcBorrow<'_, Self>) {
@@ -213,8 +215,14 @@ impl<T: TcpEvents> Hook<T> {
         let this = Self::install(tcp, owner, HookKind::Listener)?;
         // SAFETY: By the type invariant the cell is filled. It does not move, as the hook shares the socket.
         let entry = unsafe { (*this.tcp.hook.as_ptr()).entry.get() };
-        // SAFETY: Both are initialised; the entry is removed in `drop`, and the queue lives as long as `tcp`.
-        unsafe { bindings::add_wait_queue(this.tcp.queue(), entry) };
+        // TCP goes over to another queue with this lock held, and not while there is an entry on its own.
+        // SAFETY: The socket is alive, and sleeping is allowed. The queue and the entry are initialised; the entry is
+        // removed in `drop`, and the queue lives as long as `tcp`.
+        unsafe {
+            bindings::lock_sock_nested(this.tcp.sk_ptr(), 0);
+            bindings::add_wait_queue(this.tcp.queue(), entry);
+            bindings::release_sock(this.tcp.sk_ptr());
+        }
         option::hook_listener(&this.tcp);
         Ok(this)
     }

@@ -273,10 +273,15 @@ unsafe extern "C" fn data_ready(sk: *mut bindings::sock) {
 unsafe extern "C" fn state_change(sk: *mut bindings::sock) {
     // SAFETY: By the caller's promise.
     unsafe {
-        forward(
+        surround(
             sk,
             |saved| saved.state_change,
-            |cell| cell.owner.as_arc_borrow().state_change(),
+            |cell| {
+                cell.owner
+                    .as_arc_borrow()
+                    .state_change(&|| to_result(bindings::sock_error(sk)))
+            },
+            |_| {},
         )
     };
 }
