@@ -34,7 +34,10 @@ use smc_proto::{
     wire::clc::Head, //
 };
 
-use super::Sock;
+use super::{
+    fallback,
+    Sock, //
+};
 use crate::clock;
 
 /// Time for the rest of a DECLINE to arrive: it was sent as a whole.
@@ -145,6 +148,7 @@ impl Sock {
                 this.crossed_decline.is_awaited.store(false, Release);
             }
         }
+        fallback::share_waiters(this);
         this.sk.wake_readable();
     }
 

@@ -15,6 +15,7 @@ use kernel_ext::{
     prelude::*,
     trace, //
 };
+use smc_proto::lgr::Role;
 
 use super::{
     FallbackInfo,
@@ -39,7 +40,10 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
     // Without it TCP wakes too often, which is harmless.
     let _ = this.tcp.set_rcvlowat(&this.sk);
     show_options(this);
-    share_waiters(this);
+    // Nobody can wait for a connection that was not accepted.
+    if this.role == Role::Client {
+        share_waiters(this);
+    }
     this.shared.stats.fell_back(this.role, info.reason);
     trace::switch_to_fallback(&this.sk, &this.tcp, info.reason.code());
     if let Err(e) = this.tcp.take_err() {
