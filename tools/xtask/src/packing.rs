@@ -7,10 +7,10 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What a script takes that never ran, in processors, so that one more of them runs than there are processors, if these
 /// are few.
-pub(crate) const UNKNOWN_LOAD: f64 = 0.35;
+pub(crate) const UNKNOWN_LOAD: f64 = 0.4;
 
 /// The part of the processors that scripts may take on average. The rest is for when several do at the same time.
-const PART: f64 = 0.6;
+const PART: f64 = 0.75;
 
 /// The most scripts for each processor, whatever little they take: each has one or two guests of 2 GiB.
 const MOST: usize = 3;
@@ -138,8 +138,8 @@ mod tests {
 
     #[test]
     fn what_waits_most_of_the_time_runs_beside_what_does_not() {
-        assert_eq!(first(&[0.5, 0.5], &[0.5, 0.3, 0.1]), Some(2));
-        assert_eq!(first(&[0.5, 0.5], &[0.5, 0.3]), None);
+        assert_eq!(first(&[0.6, 0.6], &[0.6, 0.4, 0.2]), Some(2));
+        assert_eq!(first(&[0.6, 0.6], &[0.6, 0.4]), None);
     }
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn what_fits_is_taken_until_nothing_waits() {
-        let queue = Queue::new(Budget::new(2), vec![(1.0, 'a'), (0.5, 'b'), (0.2, 'c')]);
+        let queue = Queue::new(Budget::new(2), vec![(1.2, 'a'), (0.5, 'b'), (0.2, 'c')]);
         let (first, runs) = queue.next().unwrap();
         let (second, _beside) = queue.next().unwrap();
         assert_eq!((first, second), ('a', 'c'));
