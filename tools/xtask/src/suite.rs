@@ -198,8 +198,10 @@ fn prepare<'a>(
     }
     ready.sort_by_key(|(time, _)| *time);
     if !choice.fail_fast {
-        // The longest first, so that it does not run alone at the end.
+        // The longest first, so that it does not run alone at the end, and before it those beside which no other of
+        // their kind fits, which would take turns then.
         ready.reverse();
+        ready.sort_by_key(|(_, (load, _))| *load <= budget().load() / 2.0);
     }
     jobs.extend(ready.into_iter().map(|(_, job)| job));
     Ok(jobs)
