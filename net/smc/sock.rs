@@ -514,17 +514,16 @@ impl TcpEvents for Sock {
     fn on_error(this: ArcBorrow<'_, Self>, take: &dyn Fn() -> Result) {
         match this.phase() {
             Phase::Connecting | Phase::Active => Self::schedule_work(this),
-            // TCP itself wakes them next.
-            Phase::Fallback if this.tcp.has_shared_waiters() => {
+            Phase::Fallback => {
+                // If there is none, there is something in the error queue.
                 if let Err(e) = take() {
                     this.sk.note_err(e);
                 }
+                // Else TCP itself wakes them next.
+                if !this.tcp.has_shared_waiters() {
+                    this.sk.wake_err();
+                }
             }
-            Phase::Fallback => match take() {
-                Err(e) => this.sk.set_err(e),
-                // There is something in the error queue.
-                Ok(()) => this.sk.wake_err(),
-            },
             _ => {}
         }
     }

@@ -79,7 +79,7 @@ pub(super) fn show_options(this: &Sock) {
 pub(super) fn share_waiters(this: &Sock) {
     if !this.crossed_decline.is_awaited() {
         // If TCP cannot, its events are forwarded.
-        let _ = this.tcp.share_waiters(&this.sk);
+        this.tcp.share_waiters(&this.sk);
         this.sk.answer_over_tcp::<Sock>();
     }
 }

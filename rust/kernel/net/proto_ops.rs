@@ -98,8 +98,8 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
             getsockopt: Some(Self::getsockopt_callback),
             getsockopt_iter: None,
             show_fdinfo: None,
-            sendmsg: Some(Self::sendmsg_callback),
-            recvmsg: Some(Self::recvmsg_callback),
+            sendmsg: Some(Self::sendmsg_callback::<false>),
+            recvmsg: Some(Self::recvmsg_callback::<false>),
             mmap: Some(Self::mmap_callback),
             // The kernel then copies by recvmsg.
             splice_read: None,
@@ -456,7 +456,8 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         errno(unsafe { Self::front(socket).and_then(|this| T::getsockopt(this, level, name, out)) })
     }
 
-    unsafe extern "C" fn sendmsg_callback(
+    /// With `OVER_TCP`, of a socket for whose data TCP answers for good.
+    unsafe extern "C" fn sendmsg_callback<const OVER_TCP: bool>(
         socket: *mut bindings::socket,
         msg: *mut bindings::msghdr,
         _len: usize,
@@ -465,10 +466,14 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         let mut msg = unsafe { Msg::from_ptr(msg, MsgDirection::Send) };
         // SAFETY: The kernel passes a live socket of ours.
         let front = unsafe { Self::sender(socket, &msg) };
-        count(front.and_then(|this| T::sendmsg(this, &mut msg)))
+        count(front.and_then(|this| match OVER_TCP {
+            true => T::sendmsg_over_tcp(this, &mut msg),
+            false => T::sendmsg(this, &mut msg),
+        }))
     }
 
-    unsafe extern "C" fn recvmsg_callback(
+    /// As [`Self::sendmsg_callback`].
+    unsafe extern "C" fn recvmsg_callback<const OVER_TCP: bool>(
         socket: *mut bindings::socket,
         msg: *mut bindings::msghdr,
         _len: usize,
@@ -479,7 +484,11 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         // CAST: flags are a set of bits.
         let flags = flags as u32;
         // SAFETY: The kernel passes a live socket of ours.
-        count(unsafe { Self::front(socket).and_then(|this| T::recvmsg(this, &mut msg, flags)) })
+        let front = unsafe { Self::front(socket) };
+        count(front.and_then(|this| match OVER_TCP {
+            true => T::recvmsg_over_tcp(this, &mut msg, flags),
+            false => T::recvmsg(this, &mut msg, flags),
+        }))
     }
 }
 
@@ -492,8 +501,8 @@ impl<T: StreamSocket> ProtoOpsVTable<T> {
 
     const fn over_tcp(table: ProtoOps) -> ProtoOps {
         ProtoOps(bindings::proto_ops {
-            sendmsg: Some(Self::sendmsg_over_tcp_callback),
-            recvmsg: Some(Self::recvmsg_over_tcp_callback),
+            sendmsg: Some(Self::sendmsg_callback::<true>),
+            recvmsg: Some(Self::recvmsg_callback::<true>),
             ..table.0
         })
     }
@@ -511,33 +520,6 @@ impl<T: StreamSocket> ProtoOpsVTable<T> {
             Ok(family) if family == IpVersion::V6.family() => Some(const { &Self::INET6_OVER_TCP }),
             _ => Some(const { &Self::INET_OVER_TCP }),
         }
-    }
-
-    unsafe extern "C" fn sendmsg_over_tcp_callback(
-        socket: *mut bindings::socket,
-        msg: *mut bindings::msghdr,
-        _len: usize,
-    ) -> i32 {
-        // SAFETY: The kernel passes a message for us alone, with a source of bytes.
-        let mut msg = unsafe { Msg::from_ptr(msg, MsgDirection::Send) };
-        // SAFETY: The kernel passes a live socket of ours.
-        let front = unsafe { Self::sender(socket, &msg) };
-        count(front.and_then(|this| T::sendmsg_over_tcp(this, &mut msg)))
-    }
-
-    unsafe extern "C" fn recvmsg_over_tcp_callback(
-        socket: *mut bindings::socket,
-        msg: *mut bindings::msghdr,
-        _len: usize,
-        flags: i32,
-    ) -> i32 {
-        // SAFETY: The kernel passes a message for us alone, with room for bytes.
-        let mut msg = unsafe { Msg::from_ptr(msg, MsgDirection::Recv) };
-        // CAST: flags are a set of bits.
-        let flags = flags as u32;
-        // SAFETY: The kernel passes a live socket of ours.
-        let front = unsafe { Self::front(socket) };
-        count(front.and_then(|this| T::recvmsg_over_tcp(this, &mut msg, flags)))
     }
 }
 

@@ -16,7 +16,10 @@ use core::{
     }, //
 };
 
-use kernel::error::to_result;
+use kernel::{
+    error::to_result,
+    sync::SetOnce, //
+};
 
 use super::{
     InetAddr,
@@ -68,7 +71,8 @@ pub struct Nagle {
 pub struct TcpSocket {
     socket: NonNull<bindings::socket>,
     hook: hook::Cell,
-    shared_inode: front::SharedInode,
+    /// The application's socket whose wait queue TCP uses, if it does. Dropped after the socket was released.
+    shared: SetOnce<front::SocketInode>,
     #[cfg(not(CONFIG_SMC))]
     offer: Offer,
 }
@@ -150,13 +154,25 @@ impl TcpSocket {
     /// worker accepted belongs to root.
     /// Context: any.
     pub(super) fn show_as(&self, front: &Sk) {
-        let (from, to) = (front.option_sk(), self.sk_ptr());
+        let sk = front.option_sk();
+        // SAFETY: It is alive, and the field is a plain integer that others write whole.
+        let ino = unsafe { (&raw const (*sk).sk_ino).read_volatile() };
+        // SAFETY: It is alive.
+        unsafe { self.show(sk, ino) };
+    }
+
+    /// Shows the connection as one of the user of `owner`, with this inode.
+    ///
+    /// # Safety
+    ///
+    /// `owner` must be a live socket.
+    unsafe fn show(&self, owner: *const bindings::sock, ino: core::ffi::c_ulong) {
+        let sk = self.sk_ptr();
         // SAFETY: Both are alive, and the fields are plain integers that others write whole.
         unsafe {
-            let uid = (&raw const (*from).sk_uid).read_volatile();
-            (&raw mut (*to).sk_uid).write_volatile(uid);
-            let ino = (&raw const (*from).sk_ino).read_volatile();
-            (&raw mut (*to).sk_ino).write_volatile(ino);
+            let uid = (&raw const (*owner).sk_uid).read_volatile();
+            (&raw mut (*sk).sk_uid).write_volatile(uid);
+            (&raw mut (*sk).sk_ino).write_volatile(ino);
         }
     }
 
@@ -175,7 +191,7 @@ impl TcpSocket {
         Self {
             socket,
             hook: hook::Cell::EMPTY,
-            shared_inode: front::SharedInode::NONE,
+            shared: SetOnce::new(),
             #[cfg(not(CONFIG_SMC))]
             offer: Offer::NONE,
         }
@@ -558,7 +574,8 @@ impl TcpSocket {
 
     /// TCP's wait queue: the socket's own, or that of the application's socket.
     fn queue(&self) -> *mut bindings::wait_queue_head {
-        let socket = self.shared_inode.socket().unwrap_or(self.as_ptr());
+        let front = self.shared.as_ref().map(front::SocketInode::socket);
+        let socket = front.unwrap_or(self.as_ptr());
         // SAFETY: The socket is alive.
         unsafe { &raw mut (*socket).wq.wait }
     }
@@ -568,13 +585,8 @@ impl Drop for TcpSocket {
     fn drop(&mut self) {
         self.keep_children();
         self.leave_option();
-        let inode = self.shared_inode.take();
         // SAFETY: By the type invariant the socket is ours.
         unsafe { bindings::sock_release(self.as_ptr()) };
-        if !inode.is_null() {
-            // SAFETY: The reference was held. TCP has been detached from the queue.
-            unsafe { bindings::iput(inode) };
-        }
     }
 }
 

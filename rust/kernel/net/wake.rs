@@ -81,9 +81,14 @@ impl Sk {
 
     /// Wakes readers, but only those in [`wait_until`](Self::wait_until).
     pub fn wake_callers(&self) {
+        self.wake_own(READABLE);
+    }
+
+    /// Wakes our queue.
+    fn wake_own(&self, mask: u32) {
         // SAFETY: By the type invariant the queue is initialised.
         if unsafe { bindings::wq_has_sleeper(self.waiters()) } {
-            wake_up(self.waiters(), READABLE as usize as *mut c_void);
+            wake_up(self.waiters(), mask);
         }
     }
 
@@ -91,18 +96,14 @@ impl Sk {
     /// wakes all waiters.
     fn wake(&self, mask: u32, how: u32, band: u32) {
         let _rcu = rcu::read_lock();
-        let key = mask as usize as *mut c_void;
         // SAFETY: We are in an RCU read section, and the socket is alive.
         let wq = unsafe { bindings::sk_wq_rcu(self.as_ptr()) };
         // SAFETY: `wq` is null or lives until the end of the RCU read section.
         if unsafe { bindings::skwq_has_sleeper(wq) } {
             // SAFETY: As above, and not null since there is a sleeper.
-            wake_up(unsafe { &raw mut (*wq).wait }, key);
+            wake_up(unsafe { &raw mut (*wq).wait }, mask);
         }
-        // SAFETY: By the type invariant the queue is initialised.
-        if unsafe { bindings::wq_has_sleeper(self.waiters()) } {
-            wake_up(self.waiters(), key);
-        }
+        self.wake_own(mask);
         // SAFETY: We are in an RCU read section, and the socket is alive.
         unsafe { bindings::sk_wake_async_rcu(self.option_sk(), how as i32, band as i32) };
     }
@@ -145,7 +146,8 @@ impl Sk {
     }
 }
 
-fn wake_up(head: *mut bindings::wait_queue_head, key: *mut c_void) {
+fn wake_up(head: *mut bindings::wait_queue_head, mask: u32) {
+    let key = mask as usize as *mut c_void;
     if key.is_null() {
         // SAFETY: The callers pass a live queue.
         unsafe { bindings::__wake_up(head, bindings::TASK_INTERRUPTIBLE, 0, key) };

@@ -46,21 +46,11 @@ impl TcpSocket {
         })?;
         // SAFETY: A new socket, which is ours.
         let child = unsafe { Self::from_socket(NonNull::new(socket).ok_or(EINVAL)?) };
-        child.show_unaccepted(self);
+        // Until the application accepts it, it is of the listener's user and has no inode, as with TCP.
+        // SAFETY: The listener is alive.
+        unsafe { child.show(self.sk_ptr(), 0) };
         hook::reset_inherited(&child);
         option::accepted(&child, self);
         Ok(child)
-    }
-
-    /// Until the application accepts a connection, it is shown as TCP shows one: of the listener's user, and without an
-    /// inode.
-    fn show_unaccepted(&self, listener: &Self) {
-        let (from, to) = (listener.sk_ptr(), self.sk_ptr());
-        // SAFETY: Both sockets are alive, and the fields are plain integers that others write whole.
-        unsafe {
-            let uid = (&raw const (*from).sk_uid).read_volatile();
-            (&raw mut (*to).sk_uid).write_volatile(uid);
-            (&raw mut (*to).sk_ino).write_volatile(0);
-        }
     }
 }

@@ -4,16 +4,7 @@
 //!
 //! C header: [`include/linux/net.h`](srctree/include/linux/net.h)
 
-use core::{
-    ptr,
-    sync::atomic::{
-        AtomicPtr,
-        Ordering::{
-            Acquire,
-            Release, //
-        }, //
-    }, //
-};
+use core::ptr;
 
 use super::{
     hook,
@@ -21,36 +12,6 @@ use super::{
     TcpSocket, //
 };
 use crate::bindings;
-
-/// The inode of the application's `struct socket`, which contains that, with a reference; null while the TCP socket has
-/// a wait queue of its own.
-pub(super) struct SharedInode(AtomicPtr<bindings::inode>);
-
-impl SharedInode {
-    pub(super) const NONE: Self = Self(AtomicPtr::new(ptr::null_mut()));
-
-    #[inline]
-    fn is_set(&self) -> bool {
-        // Pairs with `set`: who finds it set finds TCP's pointer to the queue changed.
-        !self.0.load(Acquire).is_null()
-    }
-
-    /// The `struct socket` in the inode, which is alive.
-    pub(super) fn socket(&self) -> Option<*mut bindings::socket> {
-        let inode = self.0.load(Acquire);
-        // SAFETY: The inode is one of a `struct socket`, and there is a reference.
-        (!inode.is_null()).then(|| unsafe { bindings::socket_i(inode) })
-    }
-
-    fn set(&self, inode: *mut bindings::inode) {
-        self.0.store(inode, Release);
-    }
-
-    /// Returns the reference, or null.
-    pub(super) fn take(&mut self) -> *mut bindings::inode {
-        core::mem::replace(self.0.get_mut(), ptr::null_mut())
-    }
-}
 
 impl TcpSocket {
     /// Has the packets of this socket be those of the application's file, for rules of a firewall that ask who owns the
@@ -91,64 +52,60 @@ impl TcpSocket {
     /// Has TCP itself wake who waits for `front`, the application's socket above this one: tasks in poll(2) and in
     /// calls that TCP handles, and SIGIO. That data came is then no longer reported to the owner of the hook.
     ///
-    /// Returns whether it is so from now on. It is not if there is no hook, if `front` has been released, or while a
-    /// task waits in a call on this socket.
+    /// Nothing happens if there is no hook, if `front` has been released, or while a task waits in a call on this
+    /// socket.
     /// Context: may sleep.
-    pub fn share_waiters(&self, front: &Sk) -> bool {
+    pub fn share_waiters(&self, front: &Sk) {
         let sk = self.sk_ptr();
         // With this lock no task begins to wait in a call on the socket, nor ends.
         // SAFETY: The socket is alive, and sleeping is allowed.
         unsafe { bindings::lock_sock_nested(sk, 0) };
-        let is_shared = match self.shared_inode.is_set() {
-            true => {
-                // The hook may be another one than then.
-                // SAFETY: The socket is alive.
-                unsafe { hook::stop_readable(sk, || {}) };
-                true
-            }
-            // SAFETY: The queue belongs to the socket.
-            false => !unsafe { bindings::wq_has_sleeper(self.queue()) } && self.move_queue(front),
-        };
+        if self.has_shared_waiters() {
+            // The hook may be another one than then.
+            // SAFETY: The socket is alive.
+            unsafe { hook::stop_readable(sk, || {}) };
+        // SAFETY: The queue belongs to the socket.
+        } else if !unsafe { bindings::wq_has_sleeper(self.queue()) } {
+            self.move_queue(front);
+        }
         // SAFETY: Taken above.
         unsafe { bindings::release_sock(sk) };
-        is_shared
     }
 
     /// Whether [`Self::share_waiters`] has done so.
     /// Context: any.
-    #[inline]
     pub fn has_shared_waiters(&self) -> bool {
-        self.shared_inode.is_set()
+        self.shared.as_ref().is_some()
     }
 
     /// The part of [`Self::share_waiters`] with the socket locked and nobody waiting.
-    fn move_queue(&self, front: &Sk) -> bool {
+    fn move_queue(&self, front: &Sk) {
         let sk = self.sk_ptr();
         let Some(inode) = SocketInode::of(front) else {
-            return false;
+            return;
         };
-        // Whoever waits on the queue or wakes it has the lock of TCP's callbacks, that of the socket, or is in an RCU
-        // read section.
-        // INVARIANT: The new queue, which is one of sockets as well, lives as long as the inode, and that is held until
-        // TCP has been released.
         let use_queue = || {
-            // SAFETY: The caller has locked the socket, which is alive.
+            // Whoever waits on the queue or wakes it has the lock of TCP's callbacks, that of the socket, or is in an
+            // RCU read section.
+            // SAFETY: The caller has locked the socket, which is alive. The new queue, which is one of sockets as well,
+            // lives as long as the inode, and that is held until TCP has been released.
             unsafe { bindings::sk_set_wq(sk, inode.socket()) };
-            self.shared_inode.set(inode.into_raw());
+            // Who asks for SIGIO is on the list of the queue. This flag only has TCP look there.
+            // SAFETY: As above.
+            unsafe { bindings::sock_set_flag(sk, bindings::sock_flags_SOCK_FASYNC) };
+            self.shared.populate(inode);
         };
         // SAFETY: The socket is alive.
-        if !unsafe { hook::stop_readable(sk, use_queue) } {
-            return false;
-        }
-        // Who asks for SIGIO is on the list of the queue. This flag only has TCP look there.
-        // SAFETY: As above.
-        unsafe { bindings::sock_set_flag(sk, bindings::sock_flags_SOCK_FASYNC) };
-        true
+        unsafe { hook::stop_readable(sk, use_queue) };
     }
 }
 
-/// A reference to the inode of a `struct socket`.
-struct SocketInode(*mut bindings::inode);
+/// A reference to the inode of a `struct socket`, which contains that.
+///
+/// # Invariants
+///
+/// The pointer is the inode of a `struct socket`, and the reference is owned.
+pub(super) struct SocketInode(*mut bindings::inode);
 
 impl SocketInode {
     /// Returns that of an application's socket; `None` if it has been released.
@@ -164,6 +121,7 @@ impl SocketInode {
             let inode = unsafe { bindings::sock_inode(socket) };
             // SAFETY: As above.
             unsafe { bindings::ihold(inode) };
+            // INVARIANT: As above; the reference is the one taken here.
             Self(inode)
         });
         // SAFETY: Taken above.
@@ -171,21 +129,16 @@ impl SocketInode {
         inode
     }
 
-    fn socket(&self) -> *mut bindings::socket {
-        // SAFETY: The inode is one of a `struct socket`, and alive.
+    /// The `struct socket`, which lives as long as `self`.
+    pub(super) fn socket(&self) -> *mut bindings::socket {
+        // SAFETY: By the type invariant.
         unsafe { bindings::socket_i(self.0) }
-    }
-
-    fn into_raw(self) -> *mut bindings::inode {
-        let inode = self.0;
-        core::mem::forget(self);
-        inode
     }
 }
 
 impl Drop for SocketInode {
     fn drop(&mut self) {
-        // SAFETY: A reference that is owned.
+        // SAFETY: By the type invariant.
         unsafe { bindings::iput(self.0) };
     }
 }

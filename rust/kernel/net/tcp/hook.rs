@@ -357,25 +357,23 @@ pub(super) fn reset_inherited(child: &TcpSocket) {
 }
 
 /// Has a socket whose hook reports readable data no longer do so, and calls `f` with the lock of the callbacks held:
-/// from now on TCP's own callback is called. Returns false, without a call of `f`, if the socket has no such hook.
+/// from now on TCP's own callback is called. Without such a hook nothing happens, and `f` is not called.
 /// Context: any; `f` must not sleep.
 ///
 /// # Safety
 ///
 /// `sk` must be a live TCP socket.
-pub(super) unsafe fn stop_readable(sk: *mut bindings::sock, f: impl FnOnce()) -> bool {
+pub(super) unsafe fn stop_readable(sk: *mut bindings::sock, f: impl FnOnce()) {
     // SAFETY: By the caller's promise.
     unsafe { bindings::callback_write_lock_bh(sk) };
     // SAFETY: As above, and the lock is held.
     let cell = unsafe { SavedCallbacks::of(sk) };
     // SAFETY: As above.
-    let has_hook = cell.is_some_and(|cell| unsafe { cell.saved.put_data_ready(sk) });
-    if has_hook {
+    if cell.is_some_and(|cell| unsafe { cell.saved.put_data_ready(sk) }) {
         f();
     }
     // SAFETY: Taken above.
     unsafe { bindings::callback_write_unlock_bh(sk) };
-    has_hook
 }
 
 /// Calls `f` with what a socket with a hook has of the SMC option; not at all if it has no hook.
