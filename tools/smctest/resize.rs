@@ -377,8 +377,8 @@ fn bulk(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<()> {
         .map(|size| BULK * u64::from(size))
         .sum();
     let grows = needed > 0;
-    // More than that, as the work that replaces an RMBE takes some time.
-    let most = 2 * needed.max(BULK * u64::from(full)) + 8 * u64::from(sizes.max);
+    // What has arrived before an RMBE was watched does not count, nor what comes while the work that replaces it waits.
+    let most = 2 * (needed + 4 * u64::from(sizes.max)).max(BULK * u64::from(full));
     let sent = transfer(&pair, most, |now| grows && now == full)?;
     let begun = match sizes.fixed {
         true => sizes.max,

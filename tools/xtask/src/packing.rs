@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn what_fits_is_taken_until_nothing_waits() {
-        let queue = Queue::new(Budget::new(2), vec![(1.2, 'a'), (0.5, 'b'), (0.2, 'c')]);
+        let queue = Queue::new(Budget::new(2), vec![(1.0, 'a'), (0.5, 'b'), (0.2, 'c')]);
         let (first, runs) = queue.next().unwrap();
         let (second, _beside) = queue.next().unwrap();
         assert_eq!((first, second), ('a', 'c'));

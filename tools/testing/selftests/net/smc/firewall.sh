@@ -36,14 +36,13 @@ counted() {
 	in_ns "$1" nft list table inet owners | sed -n "s/.*counter packets \([0-9]*\) .*comment \"$2\".*/\1/p"
 }
 
-# owned FAMILY EXPECTED [ARGUMENT...]: client and server as different users, and a connection used both ways.
+# owned FAMILY EXPECTED: client and server as different users, and a connection used both ways.
 owned() {
 	local family=$1 expected=$2 server code syn of_client all syn_ack of_server ends all_ends
-	shift 2
 	rules || return
-	smctest_server "$family" setpriv --reuid $SERVER --clear-groups &
+	serve "$family" &
 	server=$!
-	await_port b 7000 && as_client "$family" --expect "$expected" integrity --mib 1
+	await_port b 7000 && client $CLIENT "$family" --expect "$expected" integrity --mib 1
 	code=$?
 	kill "$server"
 	wait "$server" 2>/dev/null
@@ -58,14 +57,19 @@ owned() {
 	[ "$expected" = smc ] || { [ "$of_server" -gt $((2 * syn_ack)) ] && [ "$all_ends" -ge 1 ] && [ "$ends" = "$all_ends" ]; }
 }
 
-smctest_server() {
-	exec ip netns exec b "${@:2}" "$BIN/smctest" --family "$1" --addr "$IP_B" serve
+# as_user USER END COMMAND...
+as_user() {
+	exec ip netns exec "$2" setpriv --reuid "$1" --clear-groups "${@:3}"
 }
 
-# as_client FAMILY ARGUMENT...: smctest of the user CLIENT in a.
-as_client() {
-	ip netns exec a setpriv --reuid $CLIENT --clear-groups \
-		"$BIN/smctest" --family "$1" --addr "$IP_B" --remote "${@:2}"
+# client USER FAMILY ARGUMENT...: smctest in a.
+client() {
+	(as_user "$1" a "$BIN/smctest" --family "$2" --addr "$IP_B" --remote "${@:3}")
+}
+
+# serve FAMILY: as the user SERVER.
+serve() {
+	as_user $SERVER b "$BIN/smctest" --family "$1" --addr "$IP_B" serve
 }
 
 # refusal: what that user sends to the server's ports is refused.
@@ -80,11 +84,10 @@ refusal() {
 refused() {
 	local family=$1 server code
 	refusal || return
-	smctest_server "$family" &
+	serve "$family" &
 	server=$!
-	await_port b 7000 && ! as_client "$family" path && [ "$(counted a refused)" -ge 1 ] &&
-		ip netns exec a setpriv --reuid $SERVER --clear-groups \
-			"$BIN/smctest" --family "$family" --addr "$IP_B" --remote path
+	await_port b 7000 && ! client $CLIENT "$family" path && [ "$(counted a refused)" -ge 1 ] &&
+		client $SERVER "$family" path
 	code=$?
 	kill "$server"
 	wait "$server" 2>/dev/null
@@ -94,7 +97,7 @@ refused() {
 # refused_early PROTOCOL: nor by data that connect (MSG_FASTOPEN), whatever the socket was told before.
 refused_early() {
 	refusal || return
-	ip netns exec a setpriv --reuid $CLIENT --clear-groups python3 -c "
+	(as_user $CLIENT a python3 -c "
 import errno, socket
 TCP_FASTOPEN_NO_COOKIE = 34
 for option in (None, TCP_FASTOPEN_NO_COOKIE):
@@ -108,7 +111,7 @@ for option in (None, TCP_FASTOPEN_NO_COOKIE):
         raise SystemExit('it was sent')
     except OSError as e:
         print('#', option, e)
-        assert e.errno == errno.ECONNREFUSED, e" && [ "$(counted a refused)" -ge 2 ]
+        assert e.errno == errno.ECONNREFUSED, e") && [ "$(counted a refused)" -ge 2 ]
 }
 
 # closed PROTOCOL: the end of the stream and the reset that close(2) sends are its socket's.
@@ -127,7 +130,7 @@ for _ in range(4):
     except ConnectionResetError as e:
         print('#', e)" &
 	server=$!
-	await_port b 7100 && ip netns exec a setpriv --reuid $CLIENT --clear-groups python3 -c "
+	await_port b 7100 && (as_user $CLIENT a python3 -c "
 import socket, struct
 def connected():
     s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, $1)
@@ -140,7 +143,7 @@ def linger(seconds):
 s = connected(); s.recv(1); s.close()
 s = connected(); s.close()
 s = connected(); s.recv(1); s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger(0)); s.close()
-s = connected(); s.recv(1); s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger(5)); s.close()"
+s = connected(); s.recv(1); s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger(5)); s.close()")
 	code=$?
 	wait "$server" && [ $code = 0 ] || return
 	ends=$(counted a end)

@@ -44,23 +44,28 @@ to() {
 	ip netns exec a "$BIN/smctest" --family "${FAMILY:-smc}" --addr "$1" --remote "${@:2}"
 }
 
-# original: the server of a translated connection learns the address that its client has asked for.
-ORIGINAL="
-import socket, struct
-s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, %d)
+# original PROTOCOL [MODE]: the server of a translated connection, which is of that mode (SMC_INFO_MODE_*), learns the
+# address that its client has asked for.
+SERVER="
+import socket, struct, sys
+protocol, mode = int(sys.argv[1]), sys.argv[2]
+s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
 s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 s.bind(('0.0.0.0', 8000))
 s.listen()
 c, peer = s.accept()
 c.recv(1)
+if mode:
+    # SOL_SMC, SMC_INFO
+    info = struct.unpack('6I', c.getsockopt(286, 0x5201, 24))
+    assert info[0] == int(mode), info
 port, address = struct.unpack('!2xH4s8x', c.getsockopt(socket.SOL_IP, 80, 16))
 print('#', peer, c.getsockname(), 'asked for', socket.inet_ntoa(address), port)
 assert (socket.inet_ntoa(address), port) == ('$NAME', 8000)
 "
 original() {
 	local server code
-	# shellcheck disable=SC2059
-	in_ns b python3 -c "$(printf "$ORIGINAL" "$1")" &
+	in_ns b python3 -c "$SERVER" "$1" "${2:-}" &
 	server=$!
 	await_port b 8000 && in_ns a python3 -c "
 import socket
@@ -106,7 +111,7 @@ for family in smc ipproto; do
 	check "$family, RDMA: one that the client's end translates" to $CLUSTER --expect smc integrity --mib 1
 done
 check "TCP: the server learns the name" original 0
-check "RDMA: the server learns the name" original 256
+check "RDMA: the server learns the name" original 256 0
 require "a firewall that knows connections" stateful
 check "RDMA: through that firewall" to $NAME --expect smc integrity --mib 1
 require "no firewall" open
@@ -116,7 +121,7 @@ require "shared memory is on" same_host on
 check "shared memory: a name that the server's end translates" to $NAME --expect smcd integrity --mib 1
 check "shared memory: one that the client's end translates" to $CLUSTER --expect smcd integrity --mib 1
 check "shared memory: a client behind a router" from_inner $NAME --expect smcd integrity --mib 1
-check "shared memory: the server learns the name" original 256
+check "shared memory: the server learns the name" original 256 2
 require "the server ends" stop_servers
 check "module unloads" within 20 unload_smc
 finish
