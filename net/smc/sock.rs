@@ -8,6 +8,7 @@
 //! what they are for the life of the socket: after a fallback calls are delegated to TCP, which wakes
 //! those who wait for the application's socket (C swaps the file's socket instead).
 
+mod accept;
 mod accept_order;
 mod active;
 mod connect;
@@ -445,8 +446,8 @@ impl WorkItem for Sock {
     fn run(this: Arc<Self>) {
         match this.phase() {
             Phase::Connecting => connect::connect_work(&this),
-            Phase::Listening => listen::tcp_listen_work(&this),
-            Phase::Init => listen::listen_work(&this),
+            Phase::Listening => accept::tcp_listen_work(&this),
+            Phase::Init => accept::listen_work(&this),
             Phase::Active => active::on_tcp_event(&this),
             Phase::Fallback => Self::settle_front(&this),
             Phase::Closed => {}
@@ -464,6 +465,13 @@ impl TcpEvents for Sock {
             AcceptQueue::WithoutSmc if this.tcp.has_shared_waiters() => this.sk.wake_callers(),
             AcceptQueue::WithoutSmc => this.sk.wake_readable(),
             AcceptQueue::Mixed => Self::schedule_work(this),
+        }
+    }
+
+    fn on_listener_end(this: ArcBorrow<'_, Self>) {
+        // If it is not listen(2) that begins, or shutdown(2) that ends it.
+        if this.phase() == Phase::Listening {
+            Self::schedule_work(this);
         }
     }
 
@@ -543,7 +551,7 @@ impl TcpEvents for Sock {
 // CAST: a small number.
 const O_NONBLOCK: i32 = kernel::fs::file::flags::O_NONBLOCK as i32;
 
-/// Runs the work of all listeners ([`listen::tcp_listen_work`]).
+/// Runs the work of all listeners ([`accept::tcp_listen_work`]).
 static LISTENERS: Global<OwnedWorkqueue> = Global::new();
 
 /// The registered family. Sockets can be made while it lives; when it is dropped there are none, and

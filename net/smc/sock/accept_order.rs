@@ -13,6 +13,10 @@ use kernel::{
     new_condvar,
     new_mutex,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         CondVar,
         Mutex, //
@@ -43,12 +47,19 @@ pub(super) struct Arriving {
     /// `None` if it was gone by then.
     peer: Option<IpAddr>,
     /// Grows in the order in which connections were taken from TCP.
-    number: u64,
+    pub(super) number: u64,
+    /// It goes to accept(2), or has ended: it is no more the listener's alone.
+    has_left: Atomic<bool>,
     #[pin]
     pub(super) progress: Progress,
 }
 
 impl Arriving {
+    /// The handshake is over. To be called before the connection is queued for accept(2).
+    pub(super) fn leave(&self) {
+        self.has_left.store(true, Relaxed);
+    }
+
     /// Whether accept(2) has to return this one before `later`.
     /// Context: may sleep, but does not wait for a peer.
     fn is_before(&self, later: &Self) -> bool {
@@ -84,12 +95,24 @@ impl AcceptOrder {
                 tcp: tcp.clone(),
                 peer: tcp.peer().ok().map(|peer| peer.ip),
                 number,
+                has_left: Atomic::new(false),
                 progress <- Progress::new(),
             }),
             GFP_KERNEL,
         )?;
         self.arriving.lock().push(arriving.clone(), GFP_KERNEL)?;
         Ok(arriving)
+    }
+
+    /// The listener is closed: resets the connections, which ends their handshakes. Its port is free afterwards. Those
+    /// that were queued for accept(2) may have been accepted.
+    /// Context: may sleep.
+    pub(super) fn abort(&self) {
+        for one in &*self.arriving.lock() {
+            if !one.has_left.load(Relaxed) {
+                one.tcp.abort(ECONNABORTED);
+            }
+        }
     }
 
     /// Waits until no connection has to be returned before this one, whose handshake is over.

@@ -52,12 +52,13 @@ impl_has_work! {
     impl HasWork<Self> for Deferred { self.work }
 }
 
-/// Queues a connection for accept(2) when it is due by the option of its listener.
+/// Queues a connection for accept(2), the `number`th that was taken from TCP, when it is due by the option of its
+/// listener.
 /// Context: may sleep, but does not wait for a peer.
-pub(super) fn enqueue_when_due(child: &Arc<Sock>, listener: &Arc<Listener>) {
+pub(super) fn enqueue_when_due(child: &Arc<Sock>, listener: &Arc<Listener>, number: u64) {
     let wait = listener.defer_time();
     if wait == Duration::ZERO || is_due(child) || !begin(child, listener, wait) {
-        listener.accept_enqueue(child);
+        listener.accept_enqueue(child, number);
     }
 }
 
@@ -109,7 +110,8 @@ impl WorkItem for Deferred {
             .deferred_accepts
             .fetch_sub(1, Relaxed);
         if listener.remove_deferred(child) {
-            listener.accept_enqueue(child);
+            // As TCP, in the order in which the data came.
+            listener.accept_enqueue(child, listener.last_taken());
         }
     }
 }

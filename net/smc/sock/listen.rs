@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! listen(2) and accept(2).
+//! listen(2), and the connections that wait for accept(2).
 //!
 //! A connection whose peer does not speak SMC stays in TCP's queue until accept(2) takes it there, with no work in
 //! between. If there are others, or many, the work of the listener takes connections from TCP as long as there is room
@@ -38,7 +38,6 @@ use kernel::{
 };
 use kernel_ext::{
     net::{
-        AcceptQueue,
         Hook,
         Sk,
         TcpSocket,
@@ -47,40 +46,27 @@ use kernel_ext::{
     },
     prelude::*, //
 };
-use smc_proto::{
-    lgr::Role,
-    time::Duration, //
-};
+use smc_proto::time::Duration;
 
 use super::{
     accept_order::AcceptOrder,
-    active,
-    defer,
     fallback,
     FallbackInfo,
     Phase,
     Sock,
-    SockState,
-    O_NONBLOCK, //
+    SockState, //
 };
-use crate::{
-    handshake::{
-        self,
-        HandshakeResult, //
-    },
-    namespace, //
-};
+use crate::namespace;
 
 /// Handshakes of one listener's connections at a time; further connections are TCP's alone.
 pub(super) const MAX_HANDSHAKES: u32 = 1024;
-
-/// Connections that the work of a listener takes before it is another one's turn.
-const BATCH: usize = 64;
 
 /// A connection that waits for accept(2).
 #[pin_data]
 struct AcceptEntry {
     sock: Arc<Sock>,
+    /// Grows in the order in which connections were taken from TCP.
+    number: u64,
     #[pin]
     links: ListLinks,
 }
@@ -90,6 +76,13 @@ impl_list_arc_safe! {
 }
 impl_list_item! {
     impl ListItem<0> for AcceptEntry { using ListLinks { self.links }; }
+}
+
+/// A connection that was taken from TCP, and whose path is TCP.
+pub(super) struct PlainChild {
+    pub(super) orphan: UnattachedSk,
+    pub(super) child: Arc<Sock>,
+    pub(super) number: u64,
 }
 
 /// What a socket has while it listens.
@@ -103,7 +96,7 @@ pub(crate) struct Listener {
     #[pin]
     queue: SpinLock<List<AcceptEntry>>,
     #[pin]
-    order: AcceptOrder,
+    pub(super) order: AcceptOrder,
     /// Connections whose data are awaited (TCP_DEFER_ACCEPT).
     #[pin]
     deferred: Mutex<KVec<Arc<Sock>>>,
@@ -117,9 +110,9 @@ pub(crate) struct Listener {
     done: Atomic<u32>,
     backlog: Atomic<u32>,
     /// The work stopped, as the backlog was full.
-    is_work_stopped: Atomic<bool>,
+    pub(super) is_work_stopped: Atomic<bool>,
     /// Why connections go over TCP without a handshake, if they do.
-    fallback: Option<FallbackInfo>,
+    pub(super) fallback: Option<FallbackInfo>,
 }
 
 impl Listener {
@@ -145,12 +138,18 @@ impl Listener {
 
     /// Connections that wait for accept(2), besides those in TCP's queue.
     /// Context: any.
-    fn ready(&self) -> u32 {
+    pub(super) fn ready(&self) -> u32 {
         self.ready.load(Acquire)
     }
 
+    /// The number of the connection that was taken from TCP last.
+    /// Context: may sleep.
+    pub(super) fn last_taken(&self) -> u64 {
+        *self.taken.lock()
+    }
+
     /// Takes a connection from TCP, and returns its number.
-    fn take(&self, this: &Sock) -> Result<(TcpSocket, u64)> {
+    pub(super) fn take(&self, this: &Sock) -> Result<(TcpSocket, u64)> {
         let mut taken = self.taken.lock();
         let tcp = this.tcp.accept()?;
         *taken += 1;
@@ -158,20 +157,30 @@ impl Listener {
     }
 
     /// Runs the part of the work that takes one connection from TCP and queues it.
-    fn while_taking<R>(&self, take: impl FnOnce() -> R) -> R {
+    pub(super) fn while_taking<R>(&self, take: impl FnOnce() -> R) -> R {
         self.begun.fetch_add(1, Full);
         let result = take();
         self.done.fetch_add(1, Full);
         result
     }
 
+    /// Whether the work takes no connection from TCP just now, after `begun` were begun.
+    fn is_work_done(&self, begun: u32) -> bool {
+        // Both wrap around; `done` may be past `begun` by now.
+        begun.wrapping_sub(self.done.load(Acquire)).wrapping_sub(1) > u32::MAX / 2
+    }
+
+    /// Whether connections that were taken from TCP before may not have been returned by accept(2).
+    pub(super) fn has_earlier(&self) -> bool {
+        !self.is_work_done(self.begun.load(Acquire)) || self.ready() > 0
+    }
+
     /// Waits for the connection that the work takes from TCP just now: poll(2) may have seen it there. Returns whether
     /// there is one for accept(2).
     /// Context: may sleep, but does not wait for a peer.
-    fn await_taken(&self) -> bool {
+    pub(super) fn await_taken(&self) -> bool {
         let begun = self.begun.load(Acquire);
-        // Both wrap around; `done` may be past `begun` by now.
-        let is_done = || begun.wrapping_sub(self.done.load(Acquire)).wrapping_sub(1) > u32::MAX / 2;
+        let is_done = || self.is_work_done(begun);
         while !is_done() {
             if let Err(WaitEnd::Signal(_)) = self.sk.wait_until(1, false, is_done) {
                 break;
@@ -181,7 +190,7 @@ impl Listener {
     }
 
     /// Whether the backlog is full. As with TCP, it takes one connection more than listen(2) was given.
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.ready() > self.backlog.load(Relaxed)
     }
 
@@ -198,7 +207,7 @@ impl Listener {
     }
 
     /// A handshake is queued, or has ended: counts it for the socket, while that listens, and for its namespace.
-    fn count_handshake(&self, begins: bool) {
+    pub(super) fn count_handshake(&self, begins: bool) {
         let count = |of: &Atomic<u32>| match begins {
             true => of.fetch_add(1, Relaxed),
             false => of.fetch_sub(1, Relaxed),
@@ -238,16 +247,27 @@ impl Listener {
         deferred.len() < before
     }
 
+    /// Queues an entry behind those that were taken from TCP before.
     fn push(&self, entry: ListArc<AcceptEntry>) {
-        self.queue.lock().push_back(entry);
+        let mut queue = self.queue.lock();
+        let mut at = queue.cursor_back();
+        while at
+            .peek_prev()
+            .is_some_and(|before| before.number > entry.number)
+        {
+            at.move_prev();
+        }
+        at.insert(entry);
+        drop(queue);
         self.ready.fetch_add(1, Full);
         self.adjust();
     }
 
-    /// Queues a connection for accept(2).
-    pub(super) fn accept_enqueue(&self, child: &Arc<Sock>) {
+    /// Queues a connection for accept(2), which was the `number`th to be taken from TCP.
+    pub(super) fn accept_enqueue(&self, child: &Arc<Sock>, number: u64) {
         let entry = try_pin_init!(AcceptEntry {
             sock: child.clone(),
+            number,
             links <- ListLinks::new(),
         });
         match ListArc::pin_init(entry, GFP_KERNEL) {
@@ -263,7 +283,13 @@ impl Listener {
         }
     }
 
-    fn pop(&self) -> Option<Arc<Sock>> {
+    /// Queues a connection for accept(2) that goes over TCP.
+    pub(super) fn enqueue_taken(&self, taken: PlainChild) {
+        *taken.child.orphan.lock() = Some(taken.orphan);
+        self.accept_enqueue(&taken.child, taken.number);
+    }
+
+    pub(super) fn pop(&self) -> Option<Arc<Sock>> {
         // What is pushed at the same time is counted later, and waiters are woken after that.
         if self.ready() == 0 {
             return None;
@@ -279,6 +305,7 @@ impl Listener {
     pub(super) fn close(&self) {
         let owner = self.owner.lock().take();
         drop(owner);
+        self.order.abort();
         let deferred = mem::take(&mut *self.deferred.lock());
         for child in deferred {
             // Its worker.
@@ -378,162 +405,4 @@ fn unhook(this: &Arc<Sock>) {
         }
         fallback::share_waiters(this);
     }
-}
-
-/// accept(2).
-pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(UnattachedSk, Arc<Sock>)> {
-    let (orphan, child) = await_child(this, flags)?;
-    #[cfg(CONFIG_MEMCG)]
-    let orphan = orphan.charge_to_caller(&child.tcp);
-    Ok((orphan, child))
-}
-
-/// Waits for a connection to accept.
-fn await_child(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(UnattachedSk, Arc<Sock>)> {
-    let listener = this.listener().ok_or(EINVAL)?;
-    let mut timeout = this.sk.rcvtimeo(flags & O_NONBLOCK != 0);
-    loop {
-        if let Some(child) = listener.pop() {
-            let orphan = child.orphan.lock().take().ok_or(EINVAL)?;
-            return Ok((orphan, child));
-        }
-        match clcsock_accept(&this, &listener) {
-            Ok(Some(accepted)) => return Ok(accepted),
-            // One that shakes hands now, or is gone.
-            Ok(None) => continue,
-            Err(e) if e == ECONNABORTED => continue,
-            Err(e) if e == EAGAIN && listener.await_taken() => continue,
-            Err(e) if e == EAGAIN => {}
-            Err(e) if this.phase() == Phase::Listening => return Err(e),
-            Err(_) => {}
-        }
-        if let Err(e) = this.sk.take_err() {
-            // The work stopped at the error, and there may be more to take.
-            Sock::schedule_work(this);
-            return Err(e);
-        }
-        if this.phase() != Phase::Listening {
-            return Err(EINVAL);
-        }
-        if timeout == 0 {
-            return Err(EAGAIN);
-        }
-        timeout = this
-            .sk
-            .wait_until(timeout, true, || {
-                listener.ready() > 0
-                    || this.tcp.has_pending()
-                    || this.phase() != Phase::Listening
-                    || this.sk.has_err()
-            })
-            .map_err(|end| end.errno())?;
-    }
-}
-
-/// Whether accept(2) would return a connection.
-/// Context: process.
-pub(super) fn is_ready(this: &Sock) -> bool {
-    this.with_listener(|listener| listener.ready() > 0) == Some(true)
-        || this.tcp.accept_queue() == AcceptQueue::WithoutSmc
-}
-
-/// The work of a listener: takes connections from TCP (C function `smc_tcp_listen_work`).
-pub(super) fn tcp_listen_work(this: &Arc<Sock>) {
-    let Some(listener) = this.listener() else {
-        return;
-    };
-    for _ in 0..BATCH {
-        if listener.is_full() {
-            listener.is_work_stopped.xchg(true, Full);
-            // Room may have come before the flag was set.
-            if listener.is_full() {
-                return;
-            }
-            listener.is_work_stopped.xchg(false, Full);
-        }
-        let taken = listener.while_taking(|| {
-            let taken = clcsock_accept(this, &listener)?;
-            if let Some((orphan, child)) = taken {
-                *child.orphan.lock() = Some(orphan);
-                listener.accept_enqueue(&child);
-            }
-            Ok::<_, Error>(())
-        });
-        match taken {
-            Ok(()) => {}
-            Err(e) => {
-                if e == ECONNABORTED {
-                    continue;
-                }
-                if e != EAGAIN && this.phase() == Phase::Listening {
-                    this.sk.set_err(e);
-                }
-                return;
-            }
-        }
-    }
-    // Lets other listeners go first, and a close of this one.
-    Sock::schedule_work(this.as_arc_borrow());
-}
-
-/// Takes one connection from TCP. Returns it if TCP is its path; otherwise its handshake was queued.
-/// Context: may sleep.
-fn clcsock_accept(
-    this: &Sock,
-    listener: &Arc<Listener>,
-) -> Result<Option<(UnattachedSk, Arc<Sock>)>> {
-    let (tcp, number) = listener.take(this)?;
-    let orphan = this.sk.new_child()?;
-    let sk = orphan.sk();
-    sk.take_marks(&tcp);
-    let child = Sock::new(sk, this.shared.clone(), this.version, tcp, Role::Server)?;
-    let info = match listener.fallback {
-        None if child.tcp.syn_smc() => {
-            let arriving = match listener.order.begin(&child.tcp, number) {
-                Ok(arriving) => arriving,
-                Err(e) => {
-                    Sock::end(child);
-                    return Err(e);
-                }
-            };
-            *child.parent.lock() = Some((listener.clone(), arriving));
-            *child.orphan.lock() = Some(orphan);
-            listener.count_handshake(true);
-            Sock::schedule_work(child.as_arc_borrow());
-            return Ok(None);
-        }
-        None => FallbackInfo::not_offered(Role::Server, &child.sk, &child.tcp),
-        Some(info) => info,
-    };
-    fallback::switch_to_fallback(&child, &[Phase::Init], info);
-    Ok(Some((orphan, child)))
-}
-
-/// The work of a listener's connection: runs the handshake (C function `smc_listen_work`).
-pub(super) fn listen_work(child: &Arc<Sock>) {
-    let Some((listener, arriving)) = child.parent.lock().take() else {
-        return;
-    };
-    let progress = Some(&arriving.progress);
-    let outcome = handshake::run(Role::Server, &child.sk, &child.tcp, progress);
-    listener.count_handshake(false);
-    let is_up = match outcome {
-        Ok(HandshakeResult::Smc(conn)) => active::activate(child, &[Phase::Init], conn),
-        Ok(HandshakeResult::Fallback(info)) => {
-            fallback::switch_to_fallback(child, &[Phase::Init], info)
-        }
-        // Only clients reconnect.
-        Ok(HandshakeResult::Reconnect(_)) | Err(_) => {
-            child.shared.stats.server.errors.add(1);
-            false
-        }
-    };
-    match is_up {
-        true => {
-            listener.order.await_turn(&arriving);
-            defer::enqueue_when_due(child, &listener);
-        }
-        false => Sock::end(child.clone()),
-    }
-    listener.order.end(&arriving);
 }

@@ -31,6 +31,7 @@ use kernel_ext::{
 use smc_proto::lgr::Role;
 
 use super::{
+    accept,
     active,
     connect,
     fallback,
@@ -84,11 +85,11 @@ impl StreamSocket for Sock {
     }
 
     fn accept(this: ArcBorrow<'_, Self>, flags: i32) -> Result<(UnattachedSk, Arc<Self>)> {
-        listen::accept(this, flags)
+        accept::accept(this, flags)
     }
 
     fn has_pending(this: ArcBorrow<'_, Self>) -> bool {
-        listen::is_ready(&this)
+        accept::is_ready(&this)
     }
 
     fn getname(this: ArcBorrow<'_, Self>, name: &mut SockAddrBuf<'_>, peer: i32) -> Result<i32> {
@@ -105,7 +106,7 @@ impl StreamSocket for Sock {
             Phase::Connecting => 0,
             // As with TCP, accept(2) returns the error that keeps it from taking a connection.
             Phase::Listening => {
-                return match listen::is_ready(&this) || this.sk.has_err() {
+                return match accept::is_ready(&this) || this.sk.has_err() {
                     true => net::POLLIN | net::POLLRDNORM,
                     false => 0,
                 };

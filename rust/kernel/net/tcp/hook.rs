@@ -55,6 +55,10 @@ pub trait TcpEvents: Send + Sync + Sized + 'static {
     /// application's socket, but none of a TCP socket below.
     fn on_connection(this: ArcBorrow<'_, Self>, queue: AcceptQueue);
 
+    /// A listener listens no more, because the application has it so or something else. Context as for
+    /// [`Self::on_connection`], without waking anyone.
+    fn on_listener_end(this: ArcBorrow<'_, Self>);
+
     /// A connection has data, or the end of the stream.
     fn on_readable(this: ArcBorrow<'_, Self>);
 
@@ -77,6 +81,7 @@ pub trait TcpEvents: Send + Sync + Sized + 'static {
 /// mistakes the owner of one hook for that of another type.
 trait Owner: Send + Sync {
     fn connection(self: ArcBorrow<'_, Self>, queue: AcceptQueue);
+    fn listener_end(self: ArcBorrow<'_, Self>);
     fn readable(self: ArcBorrow<'_, Self>);
     fn state_change(self: ArcBorrow<'_, Self>, take: &dyn Fn() -> Result);
     fn writable(self: ArcBorrow<'_, Self>);
@@ -87,6 +92,10 @@ trait Owner: Send + Sync {
 impl<T: TcpEvents> Owner for T {
     fn connection(self: ArcBorrow<'_, Self>, queue: AcceptQueue) {
         T::on_connection(self, queue);
+    }
+
+    fn listener_end(self: ArcBorrow<'_, Self>) {
+        T::on_listener_end(self);
     }
 
     fn readable(self: ArcBorrow<'_, Self>) {
@@ -325,16 +334,20 @@ unsafe extern "C" fn on_wake(
     _flags: i32,
     key: *mut c_void,
 ) -> i32 {
+    // SAFETY: By the caller's promise the entry is a field of a cell.
+    let cell =
+        unsafe { entry.byte_sub(offset_of!(SavedCallbacks, entry)) }.cast::<SavedCallbacks>();
+    // SAFETY: The cell lives until the entry was removed, for which the lock is needed.
+    let cell = unsafe { &*cell };
+    // SAFETY: The hook holds the socket.
+    let tcp = unsafe { cell.tcp.as_ref() };
     // CAST: The kernel passes poll(2) bits as a pointer; null for a change of state, which is not a connection.
     if key.addr() as u32 & bindings::POLLIN != 0 {
-        // SAFETY: By the caller's promise the entry is a field of a cell.
-        let cell =
-            unsafe { entry.byte_sub(offset_of!(SavedCallbacks, entry)) }.cast::<SavedCallbacks>();
-        // SAFETY: The cell lives until the entry was removed, for which the lock is needed.
-        let cell = unsafe { &*cell };
-        // SAFETY: The hook holds the socket.
-        let queue = unsafe { cell.tcp.as_ref() }.try_accept_queue();
-        cell.owner.as_arc_borrow().connection(queue);
+        cell.owner
+            .as_arc_borrow()
+            .connection(tcp.try_accept_queue());
+    } else if !tcp.state().is_listening() {
+        cell.owner.as_arc_borrow().listener_end();
     }
     // No exclusive waiter was woken.
     0

@@ -1,0 +1,168 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# also: um-no-smc
+# cpus: 1
+# timeout: 300
+# Calls in an order, or beside events, that few programs have: each answer is that of TCP, for sockets after a fallback
+# and over RDMA alike.
+
+. "${LIB:=${0%/*}/lib.sh}"
+
+# What all programs below begin with. They run in b, where servers are, and have a client in a.
+COMMON="
+import ctypes, errno, os, select, socket, struct, subprocess, sys, threading, time
+PROTOCOL, KIND = int(sys.argv[1]), sys.argv[2]
+A, B, PORT = '$IP_A', '$IP_B', 7300
+def run(*words):
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+def sock(protocol=PROTOCOL):
+    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
+def within(end):
+    # A socket made in the other namespace stays there.
+    home = os.open('/proc/self/ns/net', os.O_RDONLY)
+    there = os.open('/run/netns/' + end, os.O_RDONLY)
+    setns = ctypes.CDLL(None).setns
+    assert setns(there, 0) == 0
+    try:
+        return sock()
+    finally:
+        assert setns(home, 0) == 0
+        os.close(home); os.close(there)
+def listener(port=PORT, options=()):
+    s = sock()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    for level, name, value in options:
+        s.setsockopt(level, name, value)
+    s.bind((B, port))
+    s.listen(64)
+    return s
+def pair(options=()):
+    l = listener(options=options)
+    c = within('a')
+    c.connect((B, PORT))
+    s = l.accept()[0]
+    l.close()
+    c.settimeout(10); s.settimeout(10)
+    return c, s
+def errno_of(call, *args):
+    try:
+        return call(*args)
+    except OSError as e:
+        return errno.errorcode[e.errno] if e.errno else str(e)
+def same(what, is_, should):
+    print('#', what, is_, flush=True)
+    assert is_ == should, f'{what}: {is_}, not {should}'
+"
+
+# odd PROTOCOL KIND PROGRAM
+odd() {
+	in_ns b timeout 60 python3 -c "$COMMON$3" "$1" "$2"
+}
+
+# accept(2) goes on when the socket is shut down and listens again before it runs.
+LISTEN_AGAIN="
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
+for turn in range(10):
+    l = listener()
+    got = []
+    def accepts():
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        got.append(errno_of(lambda: l.accept()[0]))
+    t = threading.Thread(target=accepts, daemon=True)
+    t.start()
+    time.sleep(0.05)
+    l.shutdown(socket.SHUT_RD); l.listen(5)
+    time.sleep(0.05)
+    c = within('a')
+    c.connect((B, PORT))
+    t.join(5)
+    same('accept', [type(one).__name__ for one in got], ['socket'])
+    got[0].send(b'x')
+    same('the client reads', c.recv(8), b'x')
+    c.close(); got[0].close(); l.close()
+"
+
+# A listener that was destroyed (SOCK_DESTROY): who waits returns, and poll says so.
+DESTROYED="
+l = listener()
+got = []
+t = threading.Thread(target=lambda: got.append(errno_of(l.accept)), daemon=True)
+t.start()
+p = select.poll(); p.register(l, select.POLLIN)
+time.sleep(0.2)
+run('ss', '-K', '-tln', 'state', 'listening', 'sport', '=', f':{PORT}')
+t.join(5)
+same('accept', got, ['EINVAL'])
+same('poll', [hex(mask) for _, mask in p.poll(5000)], [hex(select.POLLIN | select.POLLERR | select.POLLHUP)])
+same('SO_ERROR', l.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), errno.ECONNABORTED)
+same('accept again', errno_of(l.accept), 'EINVAL')
+"
+
+# The order of connections: that in which they came.
+ORDER="
+for turn in range(30):
+    l = listener()
+    ports, got = [], []
+    def accepts():
+        for _ in range(24):
+            s, (_, port) = l.accept()
+            got.append(port)
+            s.close()
+    t = threading.Thread(target=accepts, daemon=True)
+    if turn % 2:
+        t.start()
+    clients = []
+    for _ in range(24):
+        c = socket.socket()
+        c.connect((B, PORT))
+        ports.append(c.getsockname()[1])
+        clients.append(c)
+    if not turn % 2:
+        t.start()
+    t.join(10)
+    assert got == ports, f'turn {turn}: {got}, not {ports}'
+    for c in clients:
+        c.close()
+    l.close()
+"
+
+# The port of a listener is free when it is closed, whatever its clients wait for.
+PORT_FREE="
+PORT += 1
+run('ip', 'netns', 'exec', 'a', 'nft', 'table inet odd { chain out { type filter hook output priority 0; '
+    f'tcp dport {PORT} meta length > 100 drop; }}; }}')
+try:
+    l = sock()
+    l.bind((B, PORT)); l.listen(5)
+    c = within('a')
+    c.setblocking(False)
+    errno_of(c.connect, (B, PORT))
+    time.sleep(0.5)
+    l.close()
+    n = sock()
+    same('bind', errno_of(n.bind, (B, PORT)), None)
+    n.close()
+finally:
+    run('ip', 'netns', 'exec', 'a', 'nft', 'delete table inet odd')
+"
+
+# every PROTOCOL KIND NAME
+every() {
+	check "$3: accept(2) goes on where the socket was shut down and listens again" odd "$1" "$2" "$LISTEN_AGAIN"
+	check "$3: a listener that was destroyed" odd "$1" "$2" "$DESTROYED"
+	check "$3: connections of plain TCP are accepted in their order" odd "$1" "$2" "$ORDER"
+	check "$3: the port of a closed listener is free" odd "$1" "$2" "$PORT_FREE"
+}
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "network" up_netns
+
+every 0 tcp "TCP"
+every 256 fallback "after a fallback"
+require "soft RoCE" up_rxe
+require "enterprise ID" common_eid
+every 256 smc "over RDMA"
+check "module unloads" within 20 unload_smc
+finish
