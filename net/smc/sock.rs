@@ -178,6 +178,8 @@ pub(crate) struct Sock {
     handshakes: Atomic<u32>,
     /// TCP_DEFER_ACCEPT: how long a connection waits for data before it is one for accept(2), in seconds.
     defer_accept_s: Atomic<u32>,
+    /// The pending error is TCP's as well, whose connection goes on: see [`fallback::settle_err`].
+    is_err_shared: Atomic<bool>,
     /// One call at a time changes what the socket is.
     #[pin]
     setup: Mutex<()>,
@@ -225,6 +227,7 @@ impl Sock {
                 limit_hs: Atomic::new(limit_hs),
                 handshakes: Atomic::new(0),
                 defer_accept_s: Atomic::new(0),
+                is_err_shared: Atomic::new(false),
                 setup <- new_mutex!((), "smc::Sock::setup"),
                 hook <- new_mutex!(None, "smc::Sock::hook"),
                 crossed_decline <- CrossedDecline::new(),
@@ -496,9 +499,7 @@ impl TcpEvents for Sock {
             Phase::Connecting if !this.tcp.state().is_connecting() => Self::schedule_work(this),
             Phase::Fallback => {
                 // An error that ends a connection is reported later.
-                if let Err(e) = take() {
-                    this.sk.note_err(e);
-                }
+                fallback::show_err(&this, take);
                 // A new connection has sizes of its own.
                 fallback::show_options(&this);
                 if !this.tcp.has_shared_waiters() {
@@ -523,10 +524,7 @@ impl TcpEvents for Sock {
         match this.phase() {
             Phase::Connecting | Phase::Active => Self::schedule_work(this),
             Phase::Fallback => {
-                // If there is none, there is something in the error queue.
-                if let Err(e) = take() {
-                    this.sk.note_err(e);
-                }
+                fallback::show_err(&this, take);
                 // Else TCP itself wakes them next.
                 if !this.tcp.has_shared_waiters() {
                     this.sk.wake_err();

@@ -2,10 +2,18 @@
 
 //! Sockets that go over TCP.
 //!
-//! Errors are moved from the TCP socket to the application's as they occur, since the kernel answers
-//! SO_ERROR from there; the first call that returns one clears it, as with TCP.
+//! Errors that end a connection are moved from the TCP socket to the application's as they occur, since the kernel
+//! answers SO_ERROR from there; the first call that returns one clears it, as with TCP. One with which the connection
+//! goes on (IP_RECVERR, TLS) is copied, as TCP's own functions look for it.
 
-use kernel::sync::Arc;
+use kernel::sync::{
+    atomic::{
+        Full,
+        Relaxed,
+        Release, //
+    },
+    Arc, //
+};
 use kernel_ext::{
     net::{
         self,
@@ -13,6 +21,7 @@ use kernel_ext::{
         SockAddr, //
     },
     prelude::*,
+    read_once::ReadOnce,
     trace, //
 };
 use smc_proto::lgr::Role;
@@ -84,6 +93,47 @@ pub(super) fn share_waiters(this: &Sock) {
     }
 }
 
+/// An error of TCP is pending; `take` as for [`TcpEvents::on_error`](super::TcpEvents::on_error).
+/// Context: any.
+pub(super) fn show_err(this: &Sock, take: &dyn Fn() -> Result) {
+    // If there is none, there is something in the error queue.
+    if this.tcp.state().is_closed() {
+        this.is_err_shared.store(false, Relaxed);
+        if let Err(e) = take() {
+            this.sk.note_err(e);
+        }
+    } else if let Some(e) = this.tcp.pending_err() {
+        this.sk.note_err(e);
+        this.is_err_shared.store(true, Release);
+    }
+}
+
+/// Clears an error that both sockets have where it was reported at the other one: here by SO_ERROR, there by a call
+/// that TCP has handled. To be called before and after such calls.
+/// Context: any.
+#[inline]
+pub(super) fn settle_err(this: &Sock) {
+    if this.is_err_shared.read_acquire() {
+        settle_shared_err(this);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn settle_shared_err(this: &Sock) {
+    let (is_here, is_there) = (this.sk.has_err(), this.tcp.pending_err().is_some());
+    if is_here && is_there {
+        return;
+    }
+    // Not the error with which the connection has ended meanwhile, which is moved after this was cleared.
+    if this.is_err_shared.cmpxchg(true, false, Full).is_ok() {
+        let _ = match is_here {
+            true => this.sk.take_err(),
+            false => this.tcp.take_err(),
+        };
+    }
+}
+
 /// connect(2) of a socket for which TCP answers.
 pub(super) fn connect(this: &Sock, addr: SockAddr<'_>, flags: i32) -> Result {
     let is_new = this.tcp.state().is_closed() && !this.tcp.has_attempt();
@@ -112,6 +162,7 @@ pub(super) fn connect(this: &Sock, addr: SockAddr<'_>, flags: i32) -> Result {
 #[inline(always)]
 pub(super) fn send(this: &Sock, msg: &mut Msg<'_>) -> Result<usize> {
     let flags = msg.flags();
+    settle_err(this);
     if this.sk.has_err() {
         send_pending(this, flags)?;
     }
@@ -132,6 +183,10 @@ pub(super) fn send(this: &Sock, msg: &mut Msg<'_>) -> Result<usize> {
 #[cold]
 #[inline(never)]
 fn send_pending(this: &Sock, flags: u32) -> Result {
+    if this.is_err_shared.read_once() {
+        // TCP knows.
+        return Ok(());
+    }
     let error = |e| send_failed(this, flags, e).map(drop);
     this.sk.take_err().or_else(error)
 }
@@ -141,6 +196,7 @@ fn send_pending(this: &Sock, flags: u32) -> Result {
 #[inline(never)]
 fn send_failed(this: &Sock, flags: u32, e: Error) -> Result<usize> {
     this.show_incoming_cpu();
+    settle_err(this);
     match e {
         // With the signal, if it is EPIPE that is pending.
         EPIPE => Err(this.sk.stream_error(flags, e)),
@@ -154,11 +210,14 @@ fn send_failed(this: &Sock, flags: u32, e: Error) -> Result<usize> {
 /// it may be released in a context that must not sleep for long.
 pub(super) fn close(this: &Sock) {
     match this.sk.linger() {
-        // Here, where it is the application's for a firewall.
+        // Here, where it is the application's for a firewall. A protocol on top of TCP has something to send before.
+        None if this.tcp.has_ulp() => {}
         None => this.tcp.send_end(),
-        // A reset.
+        // A reset. With a protocol on top of TCP that is another call.
         Some(0) => {
-            let _ = this.tcp.disconnect();
+            if this.tcp.disconnect().is_err() {
+                this.tcp.abort(ECONNABORTED);
+            }
         }
         Some(timeout) => this.tcp.linger(timeout),
     }
@@ -168,6 +227,7 @@ pub(super) fn close(this: &Sock) {
 #[inline(always)]
 pub(super) fn recv(this: &Sock, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
     let room = msg.len();
+    settle_err(this);
     this.await_front(flags)?;
     match this.tcp.recvmsg(msg, flags) {
         Ok(len) if len > 0 => {
@@ -183,6 +243,7 @@ pub(super) fn recv(this: &Sock, msg: &mut Msg<'_>, flags: u32) -> Result<usize> 
 #[inline(never)]
 fn received_nothing(this: &Sock, room: usize, result: Result<usize>) -> Result<usize> {
     show_options(this);
+    settle_err(this);
     match result {
         // The pending error says why there is no connection.
         Err(e) if e == ENOTCONN => this.sk.take_err().and(Err(e)),

@@ -300,8 +300,11 @@ impl Sock {
                 return Ok(path);
             }
             let setup = self.setup.lock();
-            if !matches!(self.phase(), Phase::Connecting | Phase::Active) {
-                return Ok(DataPath::Tcp(Some(setup)));
+            match self.phase() {
+                Phase::Connecting | Phase::Active => {}
+                // It may have a connection by now, on which the call waits.
+                Phase::Fallback => return Ok(DataPath::Tcp(None)),
+                _ => return Ok(DataPath::Tcp(Some(setup))),
             }
         }
     }

@@ -79,6 +79,13 @@ impl TcpSocket {
         TcpState(unsafe { (&raw const (*sk).__sk_common.skc_state).read_volatile() })
     }
 
+    /// Whether there is a protocol on top of TCP.
+    pub fn has_ulp(&self) -> bool {
+        let csk = self.sk_ptr().cast::<bindings::inet_connection_sock>();
+        // SAFETY: A TCP socket is one of these, and alive; the field is read whole.
+        !unsafe { (&raw const (*csk).icsk_ulp_ops).read_volatile() }.is_null()
+    }
+
     /// Takes the pending error.
     ///
     /// # Errors

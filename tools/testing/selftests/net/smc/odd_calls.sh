@@ -60,6 +60,46 @@ odd() {
 	in_ns b timeout 60 python3 -c "$COMMON$3" "$1" "$2"
 }
 
+# An error that does not end the connection: of a packet that was refused (IP_RECVERR). It comes late enough for the
+# sender to have let go of the socket.
+SOFT_ERROR="
+run('tc', 'qdisc', 'add', 'dev', 'wire_b', 'root', 'netem', 'delay', '5ms')
+def refused_once(use):
+    c, s = pair()
+    c.setsockopt(socket.SOL_IP, 11, 1)
+    run('nft', 'table inet odd { chain in { type filter hook input priority 0; '
+        f'tcp dport {PORT} limit rate 1/hour burst 1 packets reject with icmp host-prohibited; }}; }}')
+    try:
+        c.send(b'x')
+        use(c)
+    finally:
+        run('nft', 'delete table inet odd')
+    same('the peer reads', s.recv(8), b'x')
+    s.send(b'y')
+    same('the socket reads', c.recv(8), b'y')
+    c.close(); s.close()
+def reads(c):
+    same('recv', errno_of(c.recv, 8), 'EHOSTUNREACH')
+    same('SO_ERROR after it', c.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), 0)
+def reads_later(c):
+    p = select.poll(); p.register(c, select.POLLIN)
+    same('poll', p.poll(5000), [(c.fileno(), select.POLLERR)])
+    c.setblocking(False)
+    same('recv', errno_of(c.recv, 8), 'EHOSTUNREACH')
+    same('recv again', errno_of(c.recv, 8), 'EAGAIN')
+    c.settimeout(10)
+def asks(c):
+    p = select.poll(); p.register(c, select.POLLIN)
+    p.poll(5000)
+    same('SO_ERROR', c.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), errno.EHOSTUNREACH)
+    c.setblocking(False)
+    same('recv after it', errno_of(c.recv, 8), 'EAGAIN')
+    c.settimeout(10)
+for use in (reads, reads_later, asks):
+    refused_once(use)
+run('tc', 'qdisc', 'del', 'dev', 'wire_b', 'root')
+"
+
 # accept(2) goes on when the socket is shut down and listens again before it runs.
 LISTEN_AGAIN="
 os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
@@ -147,6 +187,15 @@ finally:
     run('ip', 'netns', 'exec', 'a', 'nft', 'delete table inet odd')
 "
 
+# SO_LINGER of no time is a reset, also with TLS on top of TCP.
+TLS_RESET="
+c, s = pair()
+s.setsockopt(6, 31, b'tls')
+s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+s.close()
+same('the peer reads', errno_of(c.recv, 8), 'ECONNRESET')
+"
+
 # every PROTOCOL KIND NAME
 every() {
 	check "$3: accept(2) goes on where the socket was shut down and listens again" odd "$1" "$2" "$LISTEN_AGAIN"
@@ -155,12 +204,19 @@ every() {
 	check "$3: the port of a closed listener is free" odd "$1" "$2" "$PORT_FREE"
 }
 
+# over_tcp PROTOCOL KIND NAME: what there is over TCP only.
+over_tcp() {
+	every "$@"
+	check "$3: an error with which the connection goes on" odd "$1" "$2" "$SOFT_ERROR"
+	check "$3: a reset with TLS" odd "$1" "$2" "$TLS_RESET"
+}
+
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "network" up_netns
 
-every 0 tcp "TCP"
-every 256 fallback "after a fallback"
+over_tcp 0 tcp "TCP"
+over_tcp 256 fallback "after a fallback"
 require "soft RoCE" up_rxe
 require "enterprise ID" common_eid
 every 256 smc "over RDMA"
