@@ -317,10 +317,11 @@ impl Sock {
         }
     }
 
-    /// Has SO_INCOMING_CPU, which the kernel reads from the application's socket, be that of TCP as it is now.
+    /// Has SO_INCOMING_CPU and SO_INCOMING_NAPI_ID, which the kernel reads from the application's socket, be those of
+    /// TCP as they are now.
     #[inline]
-    fn show_incoming_cpu(&self) {
-        self.sk.show_incoming_cpu(&self.tcp);
+    fn show_incoming(&self) {
+        self.sk.show_incoming(&self.tcp);
     }
 
     fn listener(&self) -> Option<Arc<Listener>> {

@@ -104,6 +104,7 @@ constants! {
         AF_SMC = "The family of SMC sockets.",
         IPPROTO_SMC = "The protocol of SMC sockets of AF_INET.";
     i32:
+        IP_TOS = "The type of service of packets, by which SO_PRIORITY is set, too.",
         SMC_INFO = "Which way a socket's data go, and why: `struct smc_info`.",
         SMC_LIMIT_HS = "Take on no more handshakes than can be worked on at once; not 0 for yes.",
         SO_ATTACH_REUSEPORT_CBPF = "Choose among listeners of a port by this classic BPF program.",
@@ -122,6 +123,7 @@ constants! {
         SO_SNDTIMEO_NEW = "How long a sender waits, with 64 bits.",
         SO_SNDTIMEO_OLD = "How long a sender waits.",
         SO_ZEROCOPY = "Send from the application's memory.",
+        SOL_IP = "Level of the options of IPv4.",
         SOL_SMC = "Level of SMC's options.",
         SOL_SOCKET = "Level of the options of all sockets.",
         SOL_TCP = "Level of TCP's options.",

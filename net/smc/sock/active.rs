@@ -47,7 +47,7 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Carrier) -> bool 
             // Does nothing if there was another one before.
             this.first.populate(first);
             successes.count(version);
-            this.show_incoming_cpu();
+            this.show_incoming();
             this.apply_late_shutdown();
             this.sk.wake_state();
             this.sk.wake_writable();
@@ -184,8 +184,13 @@ pub(super) fn recv(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>, flags: u32) -
     let result = conn.recv(&this.sk, msg, how);
     let moved = *result.as_ref().unwrap_or(&0);
     stats.received.count(moved, moved);
-    if result.is_ok() && this.tcp.wants_inq() {
-        msg.put_inq(conn.inq());
+    let wants_control = this.tcp.wants_inq();
+    if result.is_ok() && (wants_control || msg.wants_inq()) {
+        let inq = conn.inq();
+        msg.set_inq(inq);
+        if wants_control {
+            msg.put_inq(inq);
+        }
     }
     result
 }

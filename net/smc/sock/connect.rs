@@ -331,7 +331,7 @@ fn fail(this: &Sock, e: Error) {
         // TCP's connection is closed in order when this work lets go of the socket.
         return;
     }
-    this.show_incoming_cpu();
+    this.show_incoming();
     // Of no effect where there is no connection any more.
     this.tcp.abort(e);
     let e = this.tcp.take_err().err().unwrap_or(e);

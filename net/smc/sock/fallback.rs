@@ -73,13 +73,13 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
 }
 
 /// Has options that the kernel reads from the application's socket be those of TCP as they are now: SO_SNDBUF and
-/// SO_RCVBUF, which grow with the connection, and SO_INCOMING_CPU.
+/// SO_RCVBUF, which grow with the connection, SO_INCOMING_CPU and SO_INCOMING_NAPI_ID.
 /// Context: any.
 #[inline]
 pub(super) fn show_options(this: &Sock) {
     let (sndbuf, rcvbuf) = this.tcp.bufs();
     this.sk.set_bufs(sndbuf, rcvbuf);
-    this.show_incoming_cpu();
+    this.show_incoming();
 }
 
 /// Has TCP wake those who wait for the application's socket, and the shorter way to TCP taken for its data, once
@@ -172,7 +172,7 @@ pub(super) fn send(this: &Sock, msg: &mut Msg<'_>) -> Result<usize> {
     match this.tcp.sendmsg(msg) {
         Ok(len) => {
             // SO_SNDBUF is raised when a sender has waited for it.
-            this.show_incoming_cpu();
+            this.show_incoming();
             Ok(len)
         }
         Err(e) => send_failed(this, flags, e),
@@ -195,7 +195,7 @@ fn send_pending(this: &Sock, flags: u32) -> Result {
 #[cold]
 #[inline(never)]
 fn send_failed(this: &Sock, flags: u32, e: Error) -> Result<usize> {
-    this.show_incoming_cpu();
+    this.show_incoming();
     settle_err(this);
     match e {
         // With the signal, if it is EPIPE that is pending.

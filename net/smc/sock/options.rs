@@ -109,6 +109,12 @@ pub(super) fn set(
             }
             Ok(())
         }
+        (net::SOL_IP, net::IP_TOS) => {
+            this.tcp.setsockopt(level, name, value)?;
+            // It sets SO_PRIORITY, too.
+            this.sk.take_priority(&this.tcp);
+            Ok(())
+        }
         _ => this.tcp.setsockopt(level, name, value),
     }
 }

@@ -174,6 +174,19 @@ impl Msg<'_> {
         unsafe { bindings::put_cmsg(self.ptr, level, kind, len, data) };
     }
 
+    /// Whether the caller wants to know how many bytes are left to read after this message, as io_uring does.
+    #[inline]
+    pub fn wants_inq(&self) -> bool {
+        // SAFETY: By the type invariant the message is valid.
+        unsafe { (*self.ptr).msg_get_inq() }
+    }
+
+    /// Says how many bytes are left to read after this message.
+    pub fn set_inq(&mut self, bytes: i32) {
+        // SAFETY: By the type invariant the message is valid and ours.
+        unsafe { (*self.ptr).msg_inq = bytes };
+    }
+
     /// Sets the sender's address to empty.
     pub fn clear_name(&mut self) {
         // SAFETY: By the type invariant the message is valid and ours.

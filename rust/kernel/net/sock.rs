@@ -484,6 +484,11 @@ impl Sk {
         let (from, to) = (parent.option_sk(), self.as_ptr());
         write_once!(self, sk_tsflags, read_once!(parent.option_sk, sk_tsflags));
         write_once!(self, sk_bind_phc, read_once!(parent.option_sk, sk_bind_phc));
+        write_once!(
+            self,
+            sk_max_pacing_rate,
+            read_once!(parent.option_sk, sk_max_pacing_rate)
+        );
         #[cfg(CONFIG_NET_RX_BUSY_POLL)]
         {
             write_once!(self, sk_ll_usec, read_once!(parent.option_sk, sk_ll_usec));

@@ -40,6 +40,7 @@ mod front;
 mod hook;
 mod messages;
 mod option;
+mod shown;
 mod state;
 
 #[cfg(not(CONFIG_SMC))]
@@ -93,35 +94,6 @@ macro_rules! op {
 }
 use op;
 
-impl Sk {
-    /// Copies device, mark and priority of an accepted TCP connection.
-    pub fn take_marks(&self, tcp: &TcpSocket) {
-        self.set_marks(tcp.marks());
-    }
-
-    /// Has SO_INCOMING_CPU, which the kernel reads from the application's socket, be that of `tcp` as it is now.
-    /// Context: any.
-    #[inline]
-    pub fn show_incoming_cpu(&self, tcp: &TcpSocket) {
-        // It has no name here that does not depend on the order of unions in the structure.
-        // CAST: An offset.
-        const INCOMING_CPU: usize = bindings::smc_layout_SMC_OFFSETOF_SK_INCOMING_CPU as usize;
-        // SAFETY: Both sockets are alive; the field is an `int` at that offset, which is read and written whole.
-        unsafe {
-            let shown = self.option_sk().byte_add(INCOMING_CPU).cast::<i32>();
-            let cpu = tcp
-                .sk_ptr()
-                .byte_add(INCOMING_CPU)
-                .cast::<i32>()
-                .read_volatile();
-            // Mostly it has not changed, and the cache line stays clean.
-            if shown.read_volatile() != cpu {
-                shown.write_volatile(cpu);
-            }
-        }
-    }
-}
-
 impl TcpSocket {
     /// Creates a TCP socket in the network namespace of `front`.
     ///
@@ -146,6 +118,7 @@ impl TcpSocket {
         // SAFETY: The socket is new, nothing else uses it.
         unsafe { bindings::sk_net_refcnt_upgrade(this.sk_ptr()) };
         this.show_as(front);
+        this.take_cookie(front);
         Ok(this)
     }
 
@@ -540,7 +513,7 @@ impl TcpSocket {
     }
 
     /// Device, mark and priority.
-    fn marks(&self) -> (i32, u32, u32) {
+    pub(super) fn marks(&self) -> (i32, u32, u32) {
         let sk = self.sk_ptr();
         // SAFETY: The socket is alive; the fields are read whole.
         unsafe {

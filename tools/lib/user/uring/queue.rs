@@ -47,6 +47,8 @@ pub struct End {
     pub result: Result<i32>,
     /// The operation goes on and will complete again.
     pub more: bool,
+    /// There is more to receive or accept now.
+    pub has_rest: bool,
     /// The kernel does not use the data of a zero-copy send any more.
     pub is_notice: bool,
     /// What was received.
@@ -283,6 +285,7 @@ impl Queue {
                 _ => Ok(value),
             },
             more,
+            has_rest: cqueue::sock_nonempty(flags),
             is_notice: cqueue::notif(flags),
             data: data.unwrap_or_default(),
             socket,

@@ -231,6 +231,22 @@ pub(super) const FORMS: &[Form] = &[
             answer![before, parts.join(", ")]
         })
     }),
+    Form::new(
+        "receives of parts, which say whether there is more",
+        |rig| {
+            with_queue(|queue| {
+                let pair = rig.pair()?;
+                pair.deliver(b"8 bytes.")?;
+                let mut parts = Vec::new();
+                for _ in 0..2 {
+                    let tag = queue.recv(&pair.server, 4, PLAIN)?;
+                    let end = end_of(queue, tag)?;
+                    parts.push(format!("{} {}", said(&end), end.has_rest));
+                }
+                Ok(parts.join(", "))
+            })
+        },
+    ),
     Form::new("a receive that goes on", |rig| {
         with_fresh_queue(|queue| {
             let pair = rig.pair()?;

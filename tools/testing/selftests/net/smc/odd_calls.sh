@@ -196,12 +196,56 @@ s.close()
 same('the peer reads', errno_of(c.recv, 8), 'ECONNRESET')
 "
 
+# IP_TOS sets SO_PRIORITY, and nothing else does.
+PRIORITY="
+s = sock()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, 3)
+s.setsockopt(socket.SOL_IP, socket.IP_TOS, 0x10)
+same('SO_PRIORITY', s.getsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY), 6)
+l = listener()
+s.connect((B, PORT))
+same('SO_PRIORITY when connected', s.getsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY), 6)
+"
+
+# SO_COOKIE is what lists of sockets have.
+COOKIE="
+c, s = pair()
+def cookie(one):
+    return struct.unpack('Q', one.getsockopt(socket.SOL_SOCKET, 57, 8))[0]
+def listed(*end):
+    words = run(*end, 'ss', '-tneH', 'state', 'connected').split()
+    return [int(word[3:], 16) for word in words if word.startswith('sk:')]
+own, other = cookie(s), cookie(c)
+assert own in listed(), (own, listed())
+in_a = listed('ip', 'netns', 'exec', 'a')
+assert other in in_a, (other, in_a)
+assert own != other
+"
+
+# A connection has the pacing rate of its listener.
+PACING="
+c, s = pair([(socket.SOL_SOCKET, 47, 1234567)])
+same('SO_MAX_PACING_RATE', s.getsockopt(socket.SOL_SOCKET, 47), 1234567)
+"
+
+# SO_INCOMING_NAPI_ID is that of the device that the data came by.
+NAPI="
+run('ip', 'netns', 'exec', 'a', 'ethtool', '-K', 'wire_a', 'tso', 'off')
+run('ip', 'netns', 'exec', 'b', 'ethtool', '-K', 'wire_b', 'gro', 'on')
+c, s = pair()
+c.send(b'x'); s.recv(1)
+same('SO_INCOMING_NAPI_ID is one', s.getsockopt(socket.SOL_SOCKET, 56) > 0, True)
+"
+
 # every PROTOCOL KIND NAME
 every() {
 	check "$3: accept(2) goes on where the socket was shut down and listens again" odd "$1" "$2" "$LISTEN_AGAIN"
 	check "$3: a listener that was destroyed" odd "$1" "$2" "$DESTROYED"
 	check "$3: connections of plain TCP are accepted in their order" odd "$1" "$2" "$ORDER"
 	check "$3: the port of a closed listener is free" odd "$1" "$2" "$PORT_FREE"
+	check "$3: IP_TOS and SO_PRIORITY" odd "$1" "$2" "$PRIORITY"
+	check "$3: SO_COOKIE" odd "$1" "$2" "$COOKIE"
+	check "$3: SO_MAX_PACING_RATE of a listener" odd "$1" "$2" "$PACING"
 }
 
 # over_tcp PROTOCOL KIND NAME: what there is over TCP only.
@@ -209,6 +253,7 @@ over_tcp() {
 	every "$@"
 	check "$3: an error with which the connection goes on" odd "$1" "$2" "$SOFT_ERROR"
 	check "$3: a reset with TLS" odd "$1" "$2" "$TLS_RESET"
+	check "$3: SO_INCOMING_NAPI_ID" odd "$1" "$2" "$NAPI"
 }
 
 require "RDMA modules load" load_rdma
