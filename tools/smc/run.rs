@@ -6,7 +6,6 @@
 use std::env;
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
@@ -107,9 +106,9 @@ pub(crate) fn not_started(error: &io::Error) -> ExitCode {
     })
 }
 
-/// Replaces this process; returns the error.
+/// Replaces this process, and leaves it an ignored SIGPIPE; returns the error.
 fn become_command(command: &mut Command) -> io::Error {
-    let error = command.exec();
+    let error = smc_user::exec(command);
     let program = Path::new(command.get_program());
     io::Error::new(error.kind(), format!("{}: {error}", program.display()))
 }

@@ -8,6 +8,7 @@
 
 mod address;
 mod errno;
+mod exec;
 mod fault;
 pub mod inspect;
 mod messages;
@@ -21,6 +22,7 @@ pub mod uring;
 
 pub use address::Address;
 pub use errno::Errno;
+pub use exec::exec;
 pub use fault::Unserved;
 pub use messages::control_int;
 pub use messages::Extras;
@@ -28,6 +30,7 @@ pub use messages::Received;
 pub use names::Name;
 pub use names::Room;
 pub use poll::poll_fd;
+pub use signal::ignore_signal;
 pub use signal::interrupt_calls_by;
 pub use signal::restore_signal;
 pub use signal::stop_by;

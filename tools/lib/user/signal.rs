@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Signal dispositions: only interrupt system calls, request the end of the program, or the
-//! default.
+//! Signal dispositions: only interrupt system calls, request the end of the program, ignored, or
+//! the default.
 //!
 //! Libraries install handlers with SA_RESTART, which must not be set here.
 
@@ -21,25 +21,25 @@ extern "C" fn stop(_signal: libc::c_int) {
     STOPPED.store(true, Relaxed);
 }
 
-fn handle(signal: i32, handler: Option<extern "C" fn(libc::c_int)>) -> Result<()> {
+fn handle(signal: i32, handler: libc::sighandler_t) -> Result<()> {
     // SAFETY: all zeroes is a valid `sigaction`: no flags, so that calls are not started again, and
     // an empty mask.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
-    action.sa_sigaction = handler.map_or(libc::SIG_DFL, |handler| handler as usize);
-    // SAFETY: `action` is valid, and its handler does nothing or stores to an atomic, which is safe in any
-    // context.
+    action.sa_sigaction = handler;
+    // SAFETY: `action` is valid, and its handler, if it is one, does nothing or stores to an atomic, which is safe in
+    // any context.
     check(unsafe { libc::sigaction(signal, &action, ptr::null_mut()) })?;
     Ok(())
 }
 
 /// Makes `signal` interrupt blocking calls with `EINTR`, instead of ending the process.
 pub fn interrupt_calls_by(signal: i32) -> Result<()> {
-    handle(signal, Some(nothing))
+    handle(signal, nothing as extern "C" fn(libc::c_int) as usize)
 }
 
 /// As [`interrupt_calls_by`]; [`stopped`] returns true afterwards.
 pub fn stop_by(signal: i32) -> Result<()> {
-    handle(signal, Some(stop))
+    handle(signal, stop as extern "C" fn(libc::c_int) as usize)
 }
 
 /// Returns whether a signal of [`stop_by`] was received.
@@ -50,5 +50,10 @@ pub fn stopped() -> bool {
 /// Restores the default disposition of `signal`. Rust programs start with `SIGPIPE` ignored, and
 /// would report EPIPE when the reader of a pipe closes it.
 pub fn restore_signal(signal: i32) -> Result<()> {
-    handle(signal, None)
+    handle(signal, libc::SIG_DFL)
+}
+
+/// Ignores `signal`, so that what would raise it reports its error.
+pub fn ignore_signal(signal: i32) -> Result<()> {
+    handle(signal, libc::SIG_IGN)
 }

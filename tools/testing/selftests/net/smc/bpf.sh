@@ -69,6 +69,13 @@ exit_code() {
 	[ $? = 7 ]
 }
 
+# ignored_pipe EXPECTED OPTION: bit 12 of the ignored signals of the program.
+ignored_pipe() {
+	local ignored
+	ignored=$(env "$2" smc run --bpf sed -n 's/^SigIgn:[[:space:]]*//p' /proc/self/status)
+	[ $((0x${ignored:-ffff} >> 12 & 1)) = "$1" ] || { echo "# $ignored"; return 1; }
+}
+
 # not_started: of commands that are not there, or are none.
 not_started() {
 	smc run --bpf nosuch
@@ -108,6 +115,8 @@ both "smc run --bpf" by_rdma '' smc run --bpf
 check "smc run --bpf: a socket of MPTCP" by_rdma "$BYTES" exchange raw -mptcp smc run --bpf
 check "the exit code is the command's" exit_code
 check "and 127 or 126 where it cannot be started" not_started
+check "a SIGPIPE that is ignored stays so" ignored_pipe 1 --ignore-signal=PIPE
+check "and one that is not" ignored_pipe 0 --default-signal=PIPE
 check "nothing stays" within 10 no_run_cgroups
 check "who may not is told" fails_saying "BPF programs need root" \
 	setpriv --reuid=65534 --clear-groups smc switch add --program x
