@@ -20,6 +20,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 use event::Event;
+use smc_user::ignore_signal;
 use smc_user::poll_fd;
 use smc_user::stop_by;
 use smc_user::stopped;
@@ -100,6 +101,8 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         stop_by(signal)?;
     }
+    // Otherwise the process would end without removing the instance when the reader of the output closes it.
+    ignore_signal(libc::SIGPIPE)?;
     let instance = Instance::make()?;
     let pipe = instance.pipe()?;
     match arguments.events.is_empty() {

@@ -44,6 +44,15 @@ as_json() {
 		! grep -q smc_rx_recvmsg "$TRACE"
 }
 
+# reader_goes: the trace ends when it has something to say to a reader of its output who has gone, and leaves nothing.
+reader_goes() {
+	local reader message=(smctest --family ipproto --expect smc integrity --mib 1)
+	smc trace | head -n 1 >"$TRACE" &
+	reader=$!
+	within 20 is_listening && "${message[@]}" && wait "$reader" && [ "$(wc -l <"$TRACE")" = 1 ] &&
+		"${message[@]}" && within 10 no_instances
+}
+
 require "RDMA modules load" load_rdma
 check_not "without the module nothing is traced" smc trace
 require "module loads" load_smc
@@ -57,6 +66,7 @@ check "fields of smcr_link_down" fields smcr_link_down 'lnk' 'lgr' 'net_cookie' 
 
 check "messages are traced" messages_told smctest --family ipproto --expect smc integrity --mib 1
 check "one tracepoint, as JSON" as_json
+check "the trace ends with the reader of its output, and leaves no buffer" reader_goes
 require "shared memory is allowed" same_host on
 check "messages of SMC-D are traced" smcd_told smctest --family ipproto --expect smcd integrity --mib 1
 require "shared memory is off again" same_host off
