@@ -27,9 +27,16 @@ enum { COMM_LEN = 16 };
 enum { LEVELS = 64 };
 
 static void *(*const map_lookup_elem)(void *map, const void *key) = (void *)1;
-static long (*const get_current_comm)(void *buf, u32 len) = (void *)16;
 static long (*const probe_read_kernel)(void *to, u32 len, const void *from) = (void *)113;
+static long (*const probe_read_kernel_str)(void *to, u32 len, const void *from) = (void *)115;
 static u64 (*const get_current_ancestor_cgroup_id)(int level) = (void *)123;
+static struct task_struct *(*const get_current_task_btf)(void) = (void *)158;
+
+/* What is read of it; where that is, libbpf finds in the type information of the kernel that runs. */
+struct task_struct {
+	struct task_struct *group_leader;
+	char comm[COMM_LEN];
+} __attribute__((preserve_access_index));
 
 /* Ids of the chosen cgroups; those below count as well. */
 struct {
@@ -75,11 +82,13 @@ static inline int is_smc_there(void)
 	return !probe_read_kernel(&family, sizeof(family), (const u64 *)&net_families + AF_SMC) && family;
 }
 
+/* The name of a program is that of its first thread; others may have names of their own. */
 static inline int is_program_chosen(void)
 {
+	struct task_struct *leader = get_current_task_btf()->group_leader;
 	struct comm comm = {};
 
-	get_current_comm(comm.name, sizeof(comm.name));
+	probe_read_kernel_str(comm.name, sizeof(comm.name), leader->comm);
 	return map_lookup_elem(&programs, &comm) != 0;
 }
 

@@ -25,7 +25,8 @@ mounts() {
 build() {
 	gcc -O1 -static -o "$WORK/static" "$SOURCE" &&
 		gcc -O1 -static -nostdlib -ffreestanding -fno-stack-protector -DRAW -o "$WORK/raw" "$SOURCE" &&
-		gcc -O1 -o "$WORK/reuseport" "$SOURCES/reuseport.c"
+		gcc -O1 -o "$WORK/reuseport" "$SOURCES/reuseport.c" &&
+		gcc -O1 -pthread -o "$WORK/renamed" "$SOURCES/renamed.c"
 }
 
 # exchange PROGRAM KIND COMMAND...: the program in both namespaces, each started by that command.
@@ -89,6 +90,12 @@ shown() {
 	[ "$(smc switch show)" = "$(printf '%s\n' "$@")" ]
 }
 
+# socket_of_thread NAME PROTOCOL: the program's thread by that name gets a socket of this protocol.
+socket_of_thread() {
+	local protocol
+	protocol=$("$WORK/renamed" "$1") && echo "# $protocol" && [ "$protocol" = "$2" ]
+}
+
 # The tests ----------------------------------------------------------------------------------
 
 require "file systems" mounts
@@ -129,6 +136,10 @@ check "not in another" by_tcp "$BYTES" exchange raw '' in_cgroup other
 check "a program is chosen" smc switch add --program raw
 check "by name" by_rdma "$BYTES" exchange raw '' in_cgroup other
 check "not by another" by_tcp "$BYTES" exchange static '' in_cgroup other
+check "another program is chosen" smc switch add --program renamed
+check "by the program's name, whatever that of the thread is" socket_of_thread worker 256
+check "and taken off" smc switch del --program renamed
+check "not by the name of a thread" socket_of_thread raw 6
 check "both are shown" shown "The switch is on." "cgroup /chosen" "program raw"
 check "no such cgroup" fails_saying "/none" smc switch add --cgroup /none
 check "no such program" fails_saying "not switched" smc switch del --program static
