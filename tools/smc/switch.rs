@@ -5,19 +5,25 @@
 //! program, and so also works for static programs and those that make system calls directly.
 
 mod choice;
+mod entries;
 mod holder;
 mod program;
 
+use std::fmt::Display;
 use std::fs;
+use std::fs::File;
+use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use libbpf_rs::ErrorKind;
 use libbpf_rs::MapCore;
 use libbpf_rs::MapFlags;
 use libbpf_rs::MapHandle;
+use nix::fcntl::Flock;
+use nix::fcntl::FlockArg;
 use serde::Serialize;
 use smc_user::Errno;
 use smc_user::Socket;
@@ -26,11 +32,16 @@ use crate::libbpf::failed;
 use crate::table::json;
 use choice::Cgroup;
 use choice::Name;
+use entries::Entries;
 use holder::Entered;
 use program::Attached;
 
 /// Directory of the pinned objects (link, program, maps) while the switch is on.
 const FOLDER: &str = "/sys/fs/bpf/smc";
+
+/// Locked while the switch is changed. Not in [`FOLDER`], which comes and goes, nor the folder above, which every user
+/// could lock.
+const LOCK: &str = "/run/smc-switch.lock";
 
 /// The cgroups and programs to add or remove.
 #[derive(clap::Args, Debug, Default, PartialEq, Eq)]
@@ -59,11 +70,15 @@ pub(crate) enum Command {
     /// From now on new TCP sockets of these are SMC sockets
     Add(Targets),
     /// From now on new TCP sockets of these are TCP sockets again
-    Del(Targets),
-    /// Switch what a file lists, and nothing else
     #[command(
-        after_help = "A line is what show prints: `cgroup PATH` or `program NAME`. Empty lines, and those that \
-                            begin with #, do not count."
+        after_help = "A cgroup that was removed is named as show prints it: --cgroup 'id 123 (gone)'. Such \
+                      ones go by themselves when something is added."
+    )]
+    Del(Targets),
+    /// Switch what a file lists, in place of what a file listed before; what was added stays
+    #[command(
+        after_help = "A line is what show prints: `cgroup PATH` or `program NAME`. Empty lines, those that begin \
+                      with #, and what else show prints do not count."
     )]
     Load {
         /// The file
@@ -80,10 +95,10 @@ pub(crate) enum Command {
 pub(crate) fn run(command: &Command) -> io::Result<()> {
     match command {
         Command::Show { json } => show(*json),
-        Command::Add(targets) => add(targets),
-        Command::Del(targets) => remove(targets),
-        Command::Load { file } => load(file),
-        Command::Off => off(),
+        Command::Add(targets) => locked(|| add(targets)),
+        Command::Del(targets) => locked(|| remove(targets)),
+        Command::Load { file } => locked(|| load(file)),
+        Command::Off => locked(off),
         Command::Keep(arguments) => holder::run(arguments),
     }
     .map_err(with_need)
@@ -147,13 +162,43 @@ impl Tables {
         };
         Self::of(open).map(Some)
     }
+}
+
+/// What both maps select.
+#[derive(Clone, Default)]
+struct Selected {
+    cgroups: Entries,
+    programs: Entries,
+}
+
+impl Selected {
+    fn of(tables: &Tables) -> io::Result<Self> {
+        Ok(Self {
+            cgroups: Entries::of(&tables.cgroups)?,
+            programs: Entries::of(&tables.programs)?,
+        })
+    }
+
+    /// Removes the cgroups that are not there any more, of which each restart of a service leaves one.
+    fn forget_gone(&mut self) {
+        if let Some(ids) = choice::all_ids() {
+            self.cgroups
+                .retain(|key| choice::id(key).is_none_or(|id| ids.contains(&id)));
+        }
+    }
 
     fn is_empty(&self) -> bool {
-        self.cgroups
-            .keys()
-            .chain(self.programs.keys())
-            .next()
-            .is_none()
+        self.cgroups.is_empty() && self.programs.is_empty()
+    }
+
+    fn check(&self) -> io::Result<()> {
+        self.cgroups.check("cgroups")?;
+        self.programs.check("programs")
+    }
+
+    fn write(&self, before: &Self, tables: &Tables) -> io::Result<()> {
+        self.cgroups.write(&before.cgroups, &tables.cgroups)?;
+        self.programs.write(&before.programs, &tables.programs)
     }
 }
 
@@ -167,46 +212,76 @@ fn named(path: &Path, error: impl Into<io::Error>) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
+/// Calls `change` while no other process changes the switch.
+fn locked(change: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    let path = Path::new(LOCK);
+    let mut how = OpenOptions::new();
+    how.write(true).create(true).truncate(false).mode(0o600);
+    let file: File = how.open(path).map_err(|error| named(path, error))?;
+    let _lock = Flock::lock(file, FlockArg::LockExclusive)
+        .map_err(|(_, error)| named(path, io::Error::from(error)))?;
+    change()
+}
+
 fn add(targets: &Targets) -> io::Result<()> {
     check_module()?;
     // Resolve all before any is changed.
     let cgroups = cgroups(targets)?;
-    let folder = Path::new(FOLDER);
-    let tables = match Tables::open(folder)? {
-        Some(tables) => tables,
-        None => install(folder)?,
-    };
-    for cgroup in &cgroups {
-        choose(&tables.cgroups, &cgroup.key())?;
-    }
-    for program in &targets.programs {
-        choose(&tables.programs, &program.key())?;
-    }
-    Ok(())
+    change(|selected| {
+        for cgroup in &cgroups {
+            selected.cgroups.add(&cgroup.key());
+        }
+        for program in &targets.programs {
+            selected.programs.add(&program.key());
+        }
+    })
 }
 
 fn load(file: &Path) -> io::Result<()> {
     let text = fs::read_to_string(file).map_err(|error| named(file, error))?;
     let targets = parse(&text).map_err(|error| named(file, error))?;
-    // As in `add`: nothing changes if any cannot be resolved.
-    cgroups(&targets)?;
-    off()?;
-    match targets == Targets::default() {
-        true => Ok(()),
-        false => add(&targets),
+    if targets != Targets::default() {
+        check_module()?;
     }
+    // As in `add`: nothing changes if any cannot be resolved.
+    let cgroups: Vec<_> = cgroups(&targets)?.iter().map(Cgroup::key).collect();
+    let programs: Vec<_> = targets.programs.iter().map(Name::key).collect();
+    change(|selected| {
+        selected.cgroups.replace(cgroups.iter().map(|key| &key[..]));
+        let programs = programs.iter().map(|key| &key[..]);
+        selected.programs.replace(programs);
+    })
 }
 
-/// Parses lines as `show` prints them.
+/// Changes what is selected. Attaches the program if something is and nothing was, and detaches it if nothing is any
+/// more. Nothing changes if there is no room for all.
+fn change(change: impl FnOnce(&mut Selected)) -> io::Result<()> {
+    let folder = Path::new(FOLDER);
+    let tables = Tables::open(folder)?;
+    let before = tables.as_ref().map(Selected::of).transpose()?;
+    let before = before.unwrap_or_default();
+    let mut after = before.clone();
+    change(&mut after);
+    after.forget_gone();
+    after.check()?;
+    if after.is_empty() {
+        return off();
+    }
+    let tables = tables.map_or_else(|| install(folder), Ok)?;
+    after.write(&before, &tables)
+}
+
+/// Parses lines as `show` prints them; ignores what is no cgroup or program that there is.
 fn parse(text: &str) -> io::Result<Targets> {
     let mut targets = Targets::default();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
+        if line.is_empty() || line.starts_with('#') || [ON, OFF].contains(&line) {
             continue;
         }
         let wrong = |what: &str| io::Error::other(format!("line {}: {what}", number + 1));
         match line.split_once(char::is_whitespace) {
+            Some(("cgroup", path)) if choice::gone(path.trim_start()).is_some() => {}
             Some(("cgroup", path)) => targets.cgroups.push(path.trim_start().into()),
             Some(("program", name)) => {
                 let name = name.trim_start().parse();
@@ -256,22 +331,26 @@ fn remove(targets: &Targets) -> io::Result<()> {
     let Some(tables) = Tables::open(Path::new(FOLDER))? else {
         return Err(io::Error::other("the switch is off"));
     };
-    let del = |map: &MapHandle, key: &[u8], what: &str| {
-        map.delete(key).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => io::Error::other(format!("{what} is not switched")),
-            _ => failed(error),
-        })
+    let before = Selected::of(&tables)?;
+    let mut after = before.clone();
+    let switched = |was: bool, what: &dyn Display| match was {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("{what} is not switched"))),
     };
     for path in &targets.cgroups {
-        let cgroup = Cgroup::find(path)?;
-        del(&tables.cgroups, &cgroup.key(), &path.to_string_lossy())?;
+        let gone = path.to_str().filter(|_| !path.exists());
+        let key = match gone.and_then(choice::gone) {
+            Some(id) => id.to_ne_bytes(),
+            None => Cgroup::find(path)?.key(),
+        };
+        switched(after.cgroups.remove(&key), &path.display())?;
     }
     for program in &targets.programs {
-        del(&tables.programs, &program.key(), &program.to_string())?;
+        switched(after.programs.remove(&program.key()), program)?;
     }
-    match tables.is_empty() {
+    match after.is_empty() {
         true => off(),
-        false => Ok(()),
+        false => after.write(&before, &tables),
     }
 }
 
@@ -285,6 +364,10 @@ fn off() -> io::Result<()> {
     gone(fs::remove_file(folder.join("link")))?;
     gone(fs::remove_dir_all(folder))
 }
+
+/// First lines of `show`.
+const ON: &str = "The switch is on.";
+const OFF: &str = "The switch is off.";
 
 /// The output of `show`, also as JSON.
 #[derive(Debug, Default, Serialize)]
@@ -301,7 +384,7 @@ fn show(as_json: bool) -> io::Result<()> {
         let ids: Vec<u64> = tables
             .cgroups
             .keys()
-            .filter_map(|key| Some(u64::from_ne_bytes(key.try_into().ok()?)))
+            .filter_map(|key| choice::id(&key))
             .collect();
         shown.cgroups = choice::paths(&ids);
         let names = tables.programs.keys();
@@ -312,8 +395,8 @@ fn show(as_json: bool) -> io::Result<()> {
         return json(&shown);
     }
     match shown.on {
-        true => println!("The switch is on."),
-        false => println!("The switch is off."),
+        true => println!("{ON}"),
+        false => println!("{OFF}"),
     }
     shown
         .cgroups
@@ -338,6 +421,16 @@ mod tests {
         assert_eq!(targets.cgroups, [PathBuf::from("/system.slice/a b")]);
         assert_eq!(targets.programs, ["nginx".parse().unwrap()]);
         assert_eq!(parse("# nothing\n").unwrap(), Targets::default());
+    }
+
+    #[test]
+    fn what_show_prints_can_be_loaded() {
+        let shown = "The switch is on.\ncgroup /a\ncgroup id 17 (gone)\nprogram nginx\n";
+        assert_eq!(
+            parse(shown).unwrap(),
+            parse("cgroup /a\nprogram nginx").unwrap()
+        );
+        assert_eq!(parse("The switch is off.\n").unwrap(), Targets::default());
     }
 
     #[test]

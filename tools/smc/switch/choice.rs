@@ -2,6 +2,7 @@
 
 //! Selects sockets by cgroup and by program name.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
@@ -134,11 +135,41 @@ pub(super) fn paths(ids: &[u64]) -> Vec<String> {
     let gone = ids
         .iter()
         .filter(|id| !found.iter().any(|(known, _)| known == *id));
-    let gone: Vec<_> = gone.map(|id| (*id, format!("id {id} (gone)"))).collect();
+    let gone: Vec<_> = gone.map(|id| (*id, named_by(*id))).collect();
     found.extend(gone);
     let mut paths: Vec<_> = found.into_iter().map(|(_, path)| path).collect();
     paths.sort_unstable();
     paths
+}
+
+/// Returns how a cgroup that is gone is shown.
+fn named_by(id: u64) -> String {
+    format!("id {id} (gone)")
+}
+
+/// Returns the id of a cgroup that is gone from how it is shown, or without the last word.
+pub(super) fn gone(text: &str) -> Option<u64> {
+    let id = text.strip_prefix("id ")?;
+    id.strip_suffix(" (gone)").unwrap_or(id).parse().ok()
+}
+
+/// Returns the id of a cgroup from its key.
+pub(super) fn id(key: &[u8]) -> Option<u64> {
+    Some(u64::from_ne_bytes(key.try_into().ok()?))
+}
+
+/// Returns the ids of all cgroups; `None` if this process does not see all of them.
+pub(super) fn all_ids() -> Option<HashSet<u64>> {
+    let root = root().ok()?;
+    // Each cgroup but that at the root of all has this file.
+    if root.join("cgroup.type").exists() {
+        return None;
+    }
+    let mut ids = HashSet::new();
+    walk(&root, &mut |_, id| {
+        ids.insert(id);
+    });
+    Some(ids)
 }
 
 fn walk(folder: &Path, visit: &mut impl FnMut(&Path, u64)) {
@@ -209,6 +240,15 @@ mod tests {
         assert!("fifteen-bytes-x".parse::<Name>().is_ok());
         assert!("sixteen-bytes-xy".parse::<Name>().is_err());
         assert!("".parse::<Name>().is_err());
+    }
+
+    #[test]
+    fn a_cgroup_that_is_gone_has_a_name() {
+        assert_eq!(gone(&named_by(17)), Some(17));
+        assert_eq!(gone("id 17"), Some(17));
+        for path in ["id", "id x", "/id 17", "17", "id 17 (gone) "] {
+            assert_eq!(gone(path), None, "{path}");
+        }
     }
 
     #[test]

@@ -96,6 +96,43 @@ socket_of_thread() {
 	protocol=$("$WORK/renamed" "$1") && echo "# $protocol" && [ "$protocol" = "$2" ]
 }
 
+# both_at_once: of commands that change the switch at the same time, none undoes what another did.
+both_at_once() {
+	local round first
+	for round in {1..20}; do
+		smc switch off || return
+		smc switch add --cgroup /chosen &
+		first=$!
+		smc switch add --cgroup /other && wait "$first" || { echo "# round $round"; return 1; }
+		shown "The switch is on." "cgroup /chosen" "cgroup /other" || { echo "# round $round"; return 1; }
+	done
+}
+
+# gone_id: of the cgroup that is switched and was removed.
+gone_id() {
+	smc switch show | sed -n 's/^cgroup \(id [0-9]* (gone)\)$/\1/p'
+}
+
+# short_lived: a cgroup that is switched is removed.
+short_lived() {
+	mkdir "$CGROUPS/short" && smc switch add --cgroup /short && rmdir "$CGROUPS/short" && [ -n "$(gone_id)" ]
+}
+
+# many COUNT: switches so many cgroups, in one command.
+many() {
+	local names
+	mapfile -t names < <(printf -- '--cgroup\n/many/%s\n' $(seq "$1"))
+	smc switch add "${names[@]}"
+}
+
+make_many() {
+	mkdir -p "$CGROUPS"/many/{1..1025}
+}
+
+remove_many() {
+	rmdir "$CGROUPS"/many/* "$CGROUPS/many"
+}
+
 # The tests ----------------------------------------------------------------------------------
 
 require "file systems" mounts
@@ -152,19 +189,49 @@ check "and has SMC again" by_rdma "$BYTES" exchange raw '' plainly
 check "the program is taken off" smc switch del --program raw
 check "then the switch is off" shown "The switch is off."
 check "nothing is switched any more" by_tcp "$BYTES" exchange raw '' plainly
+
+# A file takes the place of what a file listed before, and of nothing else.
+check "a program is chosen by a command" smc switch add --program added
 printf '# by a file\nprogram raw\ncgroup /chosen\n' >/tmp/switch.conf
 check "a file is loaded" smc switch load /tmp/switch.conf
 check "by it" by_rdma "$BYTES" exchange raw '' in_cgroup other
-check "what it lists is shown" shown "The switch is on." "cgroup /chosen" "program raw"
+check "what it lists is shown" shown "The switch is on." "cgroup /chosen" "program added" "program raw"
 echo 'cgroup /other' >/tmp/switch.conf
 check "another file takes its place" smc switch load /tmp/switch.conf
-check "with what it lists" shown "The switch is on." "cgroup /other"
+check "with what it lists" shown "The switch is on." "cgroup /other" "program added"
 echo 'cgroup /none' >>/tmp/switch.conf
 check "one that lists no cgroup is refused" fails_saying "/none" smc switch load /tmp/switch.conf
-check "and changes nothing" shown "The switch is on." "cgroup /other"
+check "and changes nothing" shown "The switch is on." "cgroup /other" "program added"
+check "the service stops" smc switch load /dev/null
+check "and leaves what was added" shown "The switch is on." "program added"
+check "that is deleted" smc switch del --program added
+echo 'program raw' >/tmp/switch.conf
+check "a file is loaded again" smc switch load /tmp/switch.conf
 echo '# program raw' >/tmp/switch.conf
 check "one that lists nothing is loaded" smc switch load /tmp/switch.conf
 check "and switches nothing" shown "The switch is off."
+
+check "two commands at the same time" both_at_once
+smc switch show >/tmp/switch.conf
+check "all is taken off" smc switch off
+check "what was shown is loaded" smc switch load /tmp/switch.conf
+check "and is shown again" shown "The switch is on." "cgroup /chosen" "cgroup /other"
+check "all is taken off again" smc switch off
+check "a switched cgroup is removed" short_lived
+check "it is deleted by its id" smc switch del --cgroup "$(gone_id)"
+check "then the switch is off" shown "The switch is off."
+check "another switched cgroup is removed" short_lived
+check "the next addition" smc switch add --cgroup /chosen
+check "forgets it" shown "The switch is on." "cgroup /chosen"
+check "all is taken off once more" smc switch off
+require "many cgroups" make_many
+check "no more than fit" fails_saying "no more than 1024 cgroups" many 1025
+check "then nothing is switched" shown "The switch is off."
+check "as many as fit" many 1024
+require "they are removed" remove_many
+check "one in their place" smc switch add --cgroup /chosen
+check "which is all" shown "The switch is on." "cgroup /chosen"
+check "it is taken off" smc switch off
 
 check "messages are traced" messages_told exchange raw -smc plainly
 check "no buffer stays" no_instances
