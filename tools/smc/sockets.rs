@@ -2,8 +2,8 @@
 
 //! `smc ss`: the sockets of this network namespace and their paths.
 //!
-//! Uses `sock_diag`. If no module has registered AF_SMC there, inspects the descriptors of all
-//! processes that the caller may trace.
+//! Uses `sock_diag`. If the module has not registered AF_SMC there, as the C module of a kernel without
+//! `CONFIG_SMC_DIAG`, inspects the descriptors of all processes that the caller may trace.
 
 use std::fs;
 use std::io;
@@ -18,6 +18,7 @@ use smc_user::Address;
 use smc_user::Socket;
 
 use crate::table::json;
+use crate::table::not_loaded;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -90,7 +91,13 @@ impl Line {
 pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
     let lines = match arguments.pid {
         Some(pid) => of_process(pid)?,
-        None => from_diag().or_else(|_| of_all_processes())?,
+        None => match from_diag() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_loaded()? => {
+                return Err(not_loaded(error));
+            }
+            Err(_) => of_all_processes()?,
+            Ok(lines) => lines,
+        },
     };
 
     let is_shown = |line: &&Line| arguments.all || line.path != Path::Unconnected;
@@ -113,6 +120,16 @@ fn from_diag() -> io::Result<Vec<Line>> {
         dmb: entry.dmb.clone(),
     };
     Ok(diag::sockets()?.iter().map(line).collect())
+}
+
+/// Returns whether a module has registered its protocols.
+fn is_loaded() -> io::Result<bool> {
+    Ok(has_smc(&fs::read_to_string("/proc/net/protocols")?))
+}
+
+fn has_smc(protocols: &str) -> bool {
+    let mut names = protocols.lines().map(|line| line.split(' ').next());
+    names.any(|name| name == Some("SMC"))
 }
 
 fn of_all_processes() -> io::Result<Vec<Line>> {
@@ -173,6 +190,13 @@ fn show(address: smc_user::Result<Address>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_module_is_known_by_its_protocol() {
+        let others = "protocol  size sockets\nINET_SMC  1\nMPTCP 1\nTCP  2 3\n";
+        assert!(!has_smc(others));
+        assert!(has_smc(&format!("{others}SMC       1200      0\n")));
+    }
 
     #[test]
     fn shared_memory_is_shown_with_its_tokens() {

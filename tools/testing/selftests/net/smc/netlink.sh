@@ -311,7 +311,9 @@ check_not "smcr knows its objects" sh -c "/tmp/smcr nonsense 2>/dev/null"
 check "smcd has none of ours" sh -c "ln -sf '$BIN/smc' /tmp/smcd && [ -z \"\$(/tmp/smcd linkgroup)\" ]"
 
 check "module unloads" within 20 unload_smc
-check "without it smcss says so" fails_saying "Error: SMC module not loaded" called_as smcss
+check "without it smc ss says so" fails_saying "not loaded" "$BIN/smc" ss
+check "and smc ss --json" fails_saying "not loaded" "$BIN/smc" ss --json
+check "and smcss" fails_saying "Error: SMC module not loaded" called_as smcss
 check "and so does smcr" fails_saying "Error: SMC module not loaded" called_as smcr info
 check "and smc_pnet" fails_saying "smc_pnet: SMC module not loaded" called_as smc_pnet
 # SO_PROTOCOL
