@@ -361,15 +361,7 @@ fn show(rules: &[Rule], as_json: bool) -> io::Result<()> {
         })
         .collect();
     table(
-        &[
-            "Rule",
-            "RuleAction",
-            "Role",
-            "Peer",
-            "Port",
-            "Local",
-            "Port",
-        ],
+        &["Rule", "Action", "Role", "Peer", "Port", "Local", "Port"],
         &rows,
     )
 }

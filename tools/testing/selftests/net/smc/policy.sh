@@ -204,6 +204,7 @@ check "1025 are too many" fails_saying "1024 rules at most" many 1025
 check "this kernel has no handshake controls" fails_saying "CONFIG_SMC_HS_CTRL_BPF" in_ns a "$BIN/smc" hs-ctrl list
 check "not everybody may change them" fails_saying "CAP_NET_ADMIN" as_nobody "$BIN/smc" policy add deny
 check "but look" as_nobody "$BIN/smc" policy show
+check "under headings" as_nobody sh -c "'$BIN/smc' policy show | grep -q '^Rule  Action  Role '"
 check "the administrator of a namespace has rules of its own" own_rules
 check "no rules" no_rules
 
