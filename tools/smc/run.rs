@@ -163,9 +163,13 @@ pub(crate) fn bytes(size: &str) -> Option<u64> {
 
 /// Checks that the library accepts the size.
 fn size(text: &str) -> Result<String, String> {
+    /// The kernel takes an `int`.
+    const MOST: u64 = i32::MAX as u64;
     match bytes(text) {
-        Some(1..=0xffff_ffff) => Ok(text.to_string()),
-        _ => Err("expected a number of bytes, with k or m if you like".to_string()),
+        Some(1..=MOST) => Ok(text.to_string()),
+        _ => Err(format!(
+            "expected a number of bytes, with k or m if you like, up to {MOST}"
+        )),
     }
 }
 
@@ -185,5 +189,7 @@ mod tests {
     fn sizes_that_the_library_would_ignore_are_refused() {
         assert!(size("65536").is_ok() && size("64k").is_ok() && size("1M").is_ok());
         assert!(size("").is_err() && size("0").is_err() && size("64kk").is_err());
+        assert!(size("2047m").is_ok() && size("2147483647").is_ok());
+        assert!(size("2048m").is_err() && size("2147483648").is_err());
     }
 }
