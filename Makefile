@@ -17,10 +17,22 @@ VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
 CACHE := $(or $(SMC_CACHE),$(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME)/smc-rs),$(HOME)/.cache/smc-rs)
 export PATH := $(PATH):$(CACHE)/tools/bin:$(HOME)/.cargo/bin
 
+# What root installs is built by the owner of the tree, with the compilers and folders of that user, as it was if it is
+# there already; nothing of root's is left in the tree. BUILDER=root: by root.
+by_builder = $(MAKE) --no-print-directory
+ifeq ($(shell id -u),0)
+BUILDER ?= $(shell stat -c %U .)
+ifneq ($(filter-out root nobody UNKNOWN,$(BUILDER)),)
+home := $(shell getent passwd '$(BUILDER)' | cut -d : -f 6)
+by_builder = runuser -u '$(BUILDER)' -- env -u XDG_CACHE_HOME HOME='$(home)' PATH='$(home)/.cargo/bin':"$$PATH" \
+	$(MAKE) --no-print-directory
+endif
+endif
+
 xtask := tools/xtask/run
 
 .DEFAULT_GOAL := module
-.PHONY: help module install headers_install tools install-tools install-dkms deb clean setup test test-host vmtest demo apps bench shell fuzz lint check soak mutants kcsan coverage
+.PHONY: help module kdir install install-built headers_install tools install-tools install-dkms deb clean setup test test-host vmtest demo apps bench shell fuzz lint check soak mutants kcsan coverage
 
 help:
 	@echo 'Without privileges, on Debian 12 or 13 (packages are installed with apt):'
@@ -54,9 +66,18 @@ module:
 	@tools/kernel/check-kdir '$(KDIR)'
 	+@kdir=$$(tools/kernel/rust-kit '$(KDIR)' '$(CACHE)') && tools/kernel/kbuild "$$kdir" '$(MO)' modules
 
-install: module
-	+@kdir=$$(tools/kernel/rust-kit '$(KDIR)' '$(CACHE)') && \
-		tools/kernel/kbuild "$$kdir" '$(MO)' modules_install INSTALL_MOD_DIR=updates
+kdir:
+	@tools/kernel/rust-kit '$(KDIR)' '$(CACHE)'
+
+install:
+	+@$(by_builder) module
+	+@$(MAKE) --no-print-directory install-built
+
+# Of what was built before.
+install-built:
+	+@kdir=$$($(by_builder) -s kdir) && \
+		tools/kernel/kbuild "$$kdir" '$(MO)' modules_install INSTALL_MOD_DIR=updates && \
+		tools/kernel/depmod "$$kdir" '$(INSTALL_MOD_PATH)'
 	@echo 'Installed. `modprobe smc` now loads this module; `make help` lists more.'
 
 # The kernel's own word for the same thing.
@@ -77,7 +98,8 @@ tools:
 	@for name in $(NAMES); do $(BUILT)/smc completions bash --tool $$name >$(TOOLS)/$$name.bash || exit; done
 
 # The units are off until they are enabled, and what an administrator wrote into the configuration stays.
-install-tools: tools headers_install
+install-tools: headers_install
+	+@$(by_builder) tools
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(BUILT)/smc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/smc-rs $(BUILT)/libsmc_preload.so
 	@for name in $(NAMES); do ln -sf smc $(DESTDIR)$(PREFIX)/bin/$$name || exit; done

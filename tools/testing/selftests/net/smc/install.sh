@@ -80,6 +80,10 @@ check "make install: found first" finds updates
 by_itself "make install"
 require "others" umount /lib/modules
 
+require "folders of make, for headers" lib_modules "$INSTALLED/headers"
+check "make install with headers: found first" finds updates
+require "again others" umount /lib/modules
+
 require "folders of DKMS" lib_modules "$INSTALLED/dkms"
 check "DKMS: found first" finds updates/dkms
 loads "DKMS: AF_SMC" kind smc
