@@ -97,7 +97,8 @@ tools:
 	@for shell in bash fish zsh; do $(BUILT)/smc completions $$shell >$(TOOLS)/smc.$$shell || exit; done
 	@for name in $(NAMES); do $(BUILT)/smc completions bash --tool $$name >$(TOOLS)/$$name.bash || exit; done
 
-# The units are off until they are enabled, and what an administrator wrote into the configuration stays.
+# The units are off until they are enabled, and what an administrator wrote into the configuration stays. By its name
+# libsmc-preload.so is found once the dynamic linker has been told, if its folder is one of those where that searches.
 install-tools: headers_install
 	+@$(by_builder) tools
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(BUILT)/smc
@@ -112,8 +113,12 @@ install-tools: headers_install
 	install -D -m 644 $(TOOLS)/smc.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/smc.fish
 	install -D -m 644 $(TOOLS)/smc.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_smc
 	install -D -m 644 -t $(DESTDIR)$(UNITDIR) packaging/smc-switch.service packaging/smc-exporter.service
+	sed -i 's|^\(Exec[A-Za-z]*=\)smc |\1$(PREFIX)/bin/smc |' $(DESTDIR)$(UNITDIR)/smc-switch.service \
+		$(DESTDIR)$(UNITDIR)/smc-exporter.service
 	[ -e $(DESTDIR)$(SYSCONFDIR)/smc/switch.conf ] || \
 		install -D -m 644 -t $(DESTDIR)$(SYSCONFDIR)/smc packaging/switch.conf
+	@export PATH="$$PATH:/usr/sbin:/sbin"; \
+		[ -n '$(DESTDIR)' ] || [ "$$(id -u)" != 0 ] || ! command -v ldconfig >/dev/null || ldconfig
 
 # Just what the module is built from, without what builds left there.
 install-dkms:
