@@ -130,7 +130,7 @@ make_many() {
 }
 
 remove_many() {
-	rmdir "$CGROUPS"/many/* "$CGROUPS/many"
+	rmdir "$CGROUPS"/many/*/ "$CGROUPS/many"
 }
 
 # The tests ----------------------------------------------------------------------------------
