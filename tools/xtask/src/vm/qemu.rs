@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! An x86-64 guest in QEMU, with this machine's files over 9p.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 
@@ -43,7 +45,7 @@ pub(super) fn machine(
             cmd.arg("-plugin").arg(counter(dirs, guest)?);
         }
     } else {
-        cmd.args(accelerator());
+        cmd.args(accelerator(guest));
     }
     // The table of processors that a kernel without ACPI reads has one entry for each socket.
     let processors = format!("{0},sockets={0}", guest.cpus);
@@ -136,35 +138,48 @@ fn counter(dirs: &Dirs, guest: &Guest<'_>) -> Result<String> {
 ///
 /// The emulated processors take turns in one thread. Where each has a thread, one may still run the old code of a
 /// jump label or tracepoint that another has changed: a guest in fifty died of that while it booted.
-fn accelerator() -> &'static [&'static str] {
+fn accelerator(guest: &Guest<'_>) -> &'static [&'static str] {
     const KVM: &[&str] = &["-accel", "kvm", "-cpu", "host"];
-    if Path::new("/dev/kvm").exists() && starts(KVM) {
-        KVM
-    } else {
-        &["-accel", "tcg,thread=single", "-cpu", "max"]
+    static HAS_KVM: OnceLock<bool> = OnceLock::new();
+    let image = &guest.kernel.image;
+    match HAS_KVM.get_or_init(|| Path::new("/dev/kvm").exists() && boots(KVM, image)) {
+        true => KVM,
+        false => &["-accel", "tcg,thread=single", "-cpu", "max"],
     }
 }
 
-/// Returns whether an empty virtual machine starts. If the host is a guest itself, the device may
-/// exist, but reject features of the processor.
-fn starts(accelerator: &[&str]) -> bool {
+/// How long a kernel may take until its first line, with KVM and on a busy machine.
+const FIRST_LINE: Duration = Duration::from_secs(15);
+
+/// Returns whether a kernel comes to say its first line. If the host is a guest itself, the device may exist, but
+/// reject features of the processor, or instructions.
+fn boots(accelerator: &[&str], image: &Path) -> bool {
     let child = Command::new("timeout")
-        .args(["--signal=KILL", "20", "qemu-system-x86_64", "-nodefaults"])
-        .args(["-no-user-config", "-machine", "q35", "-display", "none"])
+        .args(["--signal=KILL", &FIRST_LINE.as_secs().to_string()])
+        .args(["qemu-system-x86_64", "-nodefaults", "-no-user-config"])
+        .args(["-no-reboot", "-machine", "q35", "-m", "512"])
+        .args(["-display", "none", "-serial", "stdio"])
         .args(accelerator)
-        .args(["-monitor", "stdio"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .arg("-kernel")
+        .arg(image)
+        .args(["-append", "console=ttyS0 panic=-1"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn();
     let Ok(mut child) = child else {
         return false;
     };
-    if let Some(mut monitor) = child.stdin.take() {
-        // QEMU may have exited already; its exit code shows that.
-        let _ = monitor.write_all(b"quit\n");
-    }
-    child.wait().is_ok_and(|status| status.success())
+    let lines = child.stdout.take().map(BufReader::new);
+    let mut lines = lines.into_iter().flat_map(|out| out.split(b'\n'));
+    let is_up = lines.any(|line| line.is_ok_and(|line| contains(&line, b"Linux version")));
+    // It has no root file system, and ends by itself.
+    let _ = child.wait();
+    is_up
+}
+
+fn contains(line: &[u8], words: &[u8]) -> bool {
+    line.windows(words.len()).any(|part| part == words)
 }
 
 fn share(cmd: &mut Command, tag: &str, path: &Path, readonly: bool) {
