@@ -15,6 +15,7 @@ use common::{
         for_seeds,
         Rng, //
     },
+    ReadNext as _,
     Side::{
         self,
         Client,
@@ -92,7 +93,7 @@ fn a_larger_one_has_more_room_at_once() {
     assert!(duo.server().needs_replaced());
     let chunks = duo.server().peek_chunks(0, u32::MAX);
     assert_eq!(chunks[0].len + chunks[1].len, RING);
-    duo.server().consume(RING);
+    duo.server().consume_next(RING);
     assert!(!duo.server().needs_replaced());
     assert_eq!(duo.read(Server), RING);
     duo.settle();

@@ -5,6 +5,7 @@ mod common;
 
 use common::{
     duo::Duo,
+    ReadNext as _,
     Side::{
         self,
         Client,
@@ -42,7 +43,7 @@ fn what_the_peer_has_read_is_not_written_again() {
     duo.write(Client, RING);
     duo.post(Client);
     duo.arrive_unconfirmed(Client);
-    duo.server().consume(6_000);
+    duo.server().consume_next(6_000);
     duo.post(Server);
     duo.arrive(Server);
     assert!(duo.effects[Client.index()].wake_writers);
@@ -83,7 +84,7 @@ fn what_the_peer_repeats_is_not_called_read_before() {
         panic!("{plans:?}");
     };
     duo.server().on_cdc(&validation.cdc).unwrap();
-    assert!(!duo.server().consume(RING).transmit);
+    assert!(!duo.server().consume_next(RING).transmit);
     // Where a message has to go out all the same, it says what the last one said.
     duo.write(Server, 1);
     assert_eq!(duo.server().plan().unwrap().cdc.cons, Cursor::default());

@@ -5,6 +5,7 @@ mod common;
 
 use common::{
     duo::Duo,
+    ReadNext as _,
     Side::{
         Client,
         Server, //
@@ -209,7 +210,7 @@ fn writers_wait_until_a_third_is_free() {
     duo.post(Client);
     duo.arrive_unconfirmed(Client);
     for (read, is_woken) in [(5_000, false), (2_400, true)] {
-        duo.server().consume(read);
+        duo.server().consume_next(read);
         duo.post(Server);
         duo.arrive(Server);
         assert_eq!(duo.effects[Client.index()].wake_writers, is_woken);
@@ -230,7 +231,7 @@ fn update_after(class: SizeClass, sent: u32, len: u32) -> bool {
         duo.settle();
         left -= part;
     }
-    duo.server().consume(len).transmit
+    duo.server().consume_next(len).transmit
 }
 
 #[test]
@@ -254,8 +255,8 @@ fn a_blocked_peer_is_told_when_the_ring_is_read_empty() {
         ..Cdc::default()
     };
     assert!(stream.on_cdc(&cdc).unwrap().wake_readers);
-    assert!(!stream.consume(4).transmit);
-    assert!(stream.consume(1).transmit);
+    assert!(!stream.consume_next(4).transmit);
+    assert!(stream.consume_next(1).transmit);
 }
 
 #[test]
@@ -278,7 +279,7 @@ fn a_peer_that_closed_is_told_nothing_more() {
     duo.settle();
     duo.client().close(true);
     duo.settle();
-    assert!(!duo.server().consume(RING).transmit);
+    assert!(!duo.server().consume_next(RING).transmit);
 }
 
 #[test]
@@ -489,12 +490,12 @@ fn an_urgent_byte_in_line_splits_the_read_in_front_of_it() {
     assert_eq!(server.urgent(), None, "EINVAL");
     assert_eq!(server.peek_chunks(0, 10)[0].len, 2);
     assert!(
-        server.consume(2).at_mark,
+        server.consume_next(2).at_mark,
         "a read ends in front of the byte"
     );
     assert!(server.queues().unwrap().at_mark);
     assert_eq!(server.peek_chunks(0, 10)[0].len, 1);
-    let fx = server.consume(1);
+    let fx = server.consume_next(1);
     assert!(!fx.at_mark && fx.transmit);
     assert_eq!(server.urgent_state(), UrgentState::Read);
 }
@@ -521,7 +522,7 @@ fn data_behind_an_unread_urgent_byte_are_read_in_order() {
         0,
         "a peek ends there, too"
     );
-    stream.consume(2);
+    stream.consume_next(2);
     assert_eq!(stream.peek_chunks(0, 100)[0], Chunk { offset: 3, len: 5 });
     assert_eq!(stream.readable(), 5);
 }

@@ -5,6 +5,7 @@ mod common;
 
 use common::{
     duo::Duo,
+    ReadNext as _,
     Side::{
         Client,
         Server, //
@@ -108,7 +109,7 @@ fn each_progress_begins_the_time_anew() {
     assert_eq!(look(&mut duo, 100), Look::Again(at(200)));
     assert_eq!(look(&mut duo, 390), Look::Again(at(400)));
     // The peer reads half, for which there are data at once.
-    duo.server().consume(RING / 2);
+    duo.server().consume_next(RING / 2);
     duo.post(Server);
     duo.arrive(Server);
     duo.post(Client);

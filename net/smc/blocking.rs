@@ -77,6 +77,7 @@ pub(crate) trait StreamTx {
 /// The receiving side of a carrier.
 pub(crate) trait StreamRx {
     /// Copies what there is to read, or says why nothing was copied. `done` bytes were copied by this call before.
+    /// SO_OOBINLINE counts as it is at this moment, as with TCP.
     /// Context: may sleep.
     ///
     /// # Errors
@@ -87,7 +88,6 @@ pub(crate) trait StreamRx {
         sk: &Sk,
         msg: &mut Msg<'_>,
         how: RecvOptions,
-        inline: bool,
         done: usize,
     ) -> Result<ReadStep>;
 
@@ -196,7 +196,6 @@ pub(crate) fn recv(
 ) -> Result<usize> {
     let target = sk.rcvlowat(how.all, msg.len());
     let mut timeout = sk.rcvtimeo(how.nonblock);
-    let inline = sk.is_urg_inline();
     let mut done = 0;
     loop {
         if !how.peek && kernel::current!().signal_pending() && rx.is_at_hole() {
@@ -207,7 +206,7 @@ pub(crate) fn recv(
                 Err(end) => Err(end.errno()),
             };
         }
-        match rx.recv_some(sk, msg, how, inline, done) {
+        match rx.recv_some(sk, msg, how, done) {
             Ok(ReadStep::Copied(len)) => {
                 done += len;
                 if msg.len() > 0 {

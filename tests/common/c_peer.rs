@@ -19,6 +19,7 @@ use smc_proto::conn::{
 use smc_proto::cursor::Ring;
 
 use super::rng::Rng;
+use super::ReadNext as _;
 
 /// What is on the way to our end, in order.
 enum ToUs {
@@ -291,7 +292,7 @@ impl WithC {
                     self.read += 1;
                 }
             }
-            self.ours.consume(chunks[0].len + chunks[1].len);
+            self.ours.consume_next(chunks[0].len + chunks[1].len);
             self.transmit();
         }
         state

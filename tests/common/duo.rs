@@ -12,7 +12,10 @@ use smc_proto::conn::{
     WritePlan, //
 };
 
-use super::Side;
+use super::{
+    ReadNext as _,
+    Side, //
+};
 
 /// Two established connections' ends, both rings of the smallest class unless said otherwise.
 pub struct Duo {
@@ -122,7 +125,7 @@ impl Duo {
                 return read;
             }
             read += len;
-            stream.consume(len);
+            stream.consume_next(len);
         }
     }
 
@@ -132,7 +135,7 @@ impl Duo {
         stream.skip_urgent();
         let chunks = stream.peek_chunks(0, u32::MAX);
         let len = chunks[0].len + chunks[1].len;
-        stream.consume(len);
+        stream.consume_next(len);
         len
     }
 

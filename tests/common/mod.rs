@@ -36,6 +36,30 @@ pub mod stream_ops;
 
 pub use params::params;
 
+use smc_proto::conn::{
+    ConsumeEffects,
+    Stream, //
+};
+
+/// A read of one step, between which and what it found nothing happens.
+pub trait ReadNext {
+    /// Reads `len` bytes at most, an urgent byte that comes next left out; up to the next one.
+    fn consume_next(&mut self, len: u32) -> ConsumeEffects;
+}
+
+impl ReadNext for Stream {
+    fn consume_next(&mut self, len: u32) -> ConsumeEffects {
+        let skipped = self.skip_urgent();
+        let at = self.read_position();
+        let [first, second] = self.peek_chunks(0, len);
+        let read = self.consume(at, first.len + second.len);
+        ConsumeEffects {
+            transmit: skipped.transmit || read.transmit,
+            ..read
+        }
+    }
+}
+
 /// One of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {

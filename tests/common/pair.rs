@@ -39,6 +39,7 @@ use super::{
         mix,
         Rng, //
     },
+    ReadNext as _,
     Side, //
 };
 
@@ -428,7 +429,7 @@ impl Pair {
                 let end = self.check_bytes(side, chunks);
                 let host = self.host(side);
                 host.read = end;
-                host.transmit |= host.stream.consume(len).transmit;
+                host.transmit |= host.stream.consume_next(len).transmit;
                 self.release_replaced(side);
             }
         }

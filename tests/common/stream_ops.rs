@@ -370,7 +370,8 @@ impl Model {
         let len = chunks[0].len + chunks[1].len;
         assert!(offset.saturating_add(len) <= readable.max(offset));
         if offset == 0 {
-            self.stream.consume(len);
+            let at = self.stream.read_position();
+            self.stream.consume(at, len);
             assert!(self.stream.readable() <= readable - len);
         }
     }

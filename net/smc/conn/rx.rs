@@ -36,6 +36,8 @@ use crate::{
 /// What a read found, without the lock.
 struct Readable {
     state: Recv,
+    /// Position in the stream of the first byte that can be read.
+    at: u64,
     chunks: Chunks,
     /// The peer cannot send more.
     is_full: bool,
@@ -75,14 +77,13 @@ impl StreamRx for Arc<Conn> {
         sk: &Sk,
         msg: &mut Msg<'_>,
         how: RecvOptions,
-        inline: bool,
         done: usize,
     ) -> Result<ReadStep> {
         let _order = self.recv_order.lock();
         let skip = if how.peek { done } else { 0 };
         // CAST: a ring is less than 4 GiB.
         let want = msg.len().min(u32::MAX as usize) as u32;
-        let readable = self.begin_read(how.peek, inline, skip, want);
+        let readable = self.begin_read(sk, how.peek, skip, want);
         match readable.state {
             Recv::Ready(len) if len as usize > skip => {
                 if done == 0 {
@@ -104,7 +105,7 @@ impl StreamRx for Arc<Conn> {
         trace::rx_recvmsg(sk, copied, || self.device_name());
         Ok(match how.peek {
             true => ReadStep::Copied(copied),
-            false => self.consume(copied),
+            false => self.consume(readable.at, copied),
         })
     }
 
@@ -150,15 +151,10 @@ impl Conn {
 
     /// Looks what is to be read of `want` bytes after `skip`. An urgent byte that is not in line is skipped by a read
     /// of what follows it.
-    fn begin_read(
-        self: &Arc<Self>,
-        is_peek: bool,
-        inline: bool,
-        skip: usize,
-        want: u32,
-    ) -> Readable {
+    fn begin_read(self: &Arc<Self>, sk: &Sk, is_peek: bool, skip: usize, want: u32) -> Readable {
         let (readable, fx) = self.with(|inner| {
-            inner.stream.set_oob_inline(inline);
+            // With the lock held: whoever has just set SO_OOBINLINE says so to the stream after this, or did before.
+            inner.stream.set_oob_inline(sk.is_urg_inline());
             let fx = match is_peek || want == 0 {
                 true => ConsumeEffects::default(),
                 false => inner.stream.skip_urgent(),
@@ -167,6 +163,7 @@ impl Conn {
             let is_ready = matches!(state, Recv::Ready(_));
             let readable = Readable {
                 state,
+                at: inner.stream.read_position(),
                 // CAST: within a ring.
                 chunks: inner.stream.peek_chunks(skip as u32, want),
                 is_full: inner.stream.is_rmbe_full(),
@@ -185,11 +182,11 @@ impl Conn {
         readable
     }
 
-    /// Removes `copied` bytes from the ring, which may open the window of the peer.
-    fn consume(self: &Arc<Self>, copied: usize) -> ReadStep {
+    /// Removes `copied` bytes from the ring, those from `at` on, which may open the window of the peer.
+    fn consume(self: &Arc<Self>, at: u64, copied: usize) -> ReadStep {
         // CAST: not more than the chunks hold.
         let (fx, read) = self.with(|inner| {
-            let fx = inner.stream.consume(copied as u32);
+            let fx = inner.stream.consume(at, copied as u32);
             (fx, inner.forget_read())
         });
         drop(read);

@@ -37,9 +37,10 @@
 //!     now -> transmit()
 //!
 //! recvmsg (one reader at a time, by another mutex), in a loop:
-//!     lock; set_oob_inline(); skip_urgent(); match recv_state(); chunks = peek_chunks(offset, len); unlock
+//!     lock; set_oob_inline(); skip_urgent(); match recv_state(); at = read_position();
+//!     chunks = peek_chunks(offset, len); unlock
 //!     copy from the RMBE at the chunks to the application            // may sleep
-//!     lock; fx = consume(copied); unlock                             // not for MSG_PEEK
+//!     lock; fx = consume(at, copied); unlock                         // not for MSG_PEEK
 //!     fx.transmit -> transmit();  fx.at_mark -> the read ends
 //!
 //! a CDC message for this connection's token arrives, or immediate data, as [`CdcHold::expand`] completes them:
@@ -360,9 +361,15 @@ impl Stream {
         self.recv.is_at_hole()
     }
 
-    /// Marks the first `len` readable bytes as read; their space may be overwritten.
-    pub fn consume(&mut self, len: u32) -> ConsumeEffects {
-        let consumed = self.recv.consume(len);
+    /// The position in the stream of the first byte of [`Stream::peek_chunks`] from 0 on.
+    pub fn read_position(&self) -> u64 {
+        self.recv.read_position()
+    }
+
+    /// Marks `len` bytes as read, which began at `from`, by [`Stream::read_position`] when they were found; their space
+    /// may be overwritten.
+    pub fn consume(&mut self, from: u64, len: u32) -> ConsumeEffects {
+        let consumed = self.recv.consume(from, len);
         self.after_consume(consumed)
     }
 

@@ -29,7 +29,6 @@ impl StreamRx for SmcdConn {
         sk: &Sk,
         msg: &mut Msg<'_>,
         how: RecvOptions,
-        inline: bool,
         done: usize,
     ) -> Result<ReadStep> {
         let pipe = self.rx();
@@ -38,6 +37,7 @@ impl StreamRx for SmcdConn {
         let ends = self.ends();
         let produced = pipe.produced();
         let consumed = pipe.consumed();
+        let inline = sk.is_urg_inline();
         let reach = self.reach(how.peek, inline, done, consumed, produced);
         let at = match how.peek {
             // What a peek has seen is still there, and so is the byte that it stepped over.

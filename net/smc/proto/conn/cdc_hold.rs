@@ -245,7 +245,7 @@ mod tests {
         rig.arrive(&asking(2, 20));
         rig.arrive(&data(3, 30));
         assert_eq!(rig.stream.readable(), 20);
-        rig.stream.consume(20);
+        rig.stream.consume(0, 20);
         assert_eq!(told(&mut rig), Some(0));
         // The peer knew that message 2 had arrived, and continues with message 3.
         rig.cdc_hold.begin_flush();

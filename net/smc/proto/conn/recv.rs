@@ -15,7 +15,6 @@ use crate::conn::{
     RmbeNum, //
 };
 use crate::cursor::{
-    Chunk,
     Chunks,
     Cursor,
     Ring, //
@@ -371,25 +370,24 @@ impl RecvState {
         self.cons_update(steps, false)
     }
 
-    /// Marks `len` bytes as read.
-    pub(super) fn consume(&mut self, len: u32) -> ConsUpdate {
-        let stepped = match self.is_at_hole() {
-            true => self.skip_urgent(),
-            false => ConsUpdate::default(),
-        };
+    /// Where a read begins that [`Self::skip_urgent`] came before: the stream position of the first byte of
+    /// [`Self::peek`] from 0 on.
+    pub(super) fn read_position(&self) -> u64 {
+        self.readable_from(0).0
+    }
+
+    /// Marks the `len` bytes as read that were found at `from`, which [`Self::read_position`] returned. While they were
+    /// copied the urgent byte may have come out of line, or have been passed: what counts is which bytes were copied.
+    pub(super) fn consume(&mut self, from: u64, len: u32) -> ConsUpdate {
+        let end = from.wrapping_add(len.into()).min(self.received);
+        let passes = len > 0 && self.mark().is_none_or(|mark| end > mark);
         let had_mark = self.has_mark;
-        let len = total(&self.peek(0, len));
-        self.consumed = self.consumed.wrapping_add(len.into());
-        let passes = len > 0 && self.mark().is_none_or(|mark| self.consumed > mark);
+        self.consumed = self.consumed.max(end);
         if passes {
             self.pass_mark();
         }
         let at_mark = self.is_at_mark();
-        let settled = self.cons_update(passes && had_mark || self.is_at_hole(), at_mark);
-        ConsUpdate {
-            update_due: settled.update_due || stepped.update_due,
-            ..settled
-        }
+        self.cons_update(passes && had_mark || self.is_at_hole(), at_mark)
     }
 
     /// The saved urgent byte, unless it was read.
@@ -549,11 +547,4 @@ impl RecvState {
     pub(super) const fn size(&self) -> u32 {
         self.ring().size()
     }
-}
-
-/// Total bytes of two chunks.
-pub(super) fn total(chunks: &Chunks) -> u32 {
-    chunks
-        .iter()
-        .fold(0, |sum: u32, Chunk { len, .. }| sum.saturating_add(*len))
 }
