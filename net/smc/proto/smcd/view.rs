@@ -174,7 +174,7 @@ impl ConnEnds {
 const READ_ENDS: EndFlags = EndFlags::from_bits(0x2 | 0x8);
 const RESETS: EndFlags = EndFlags::from_bits(0x8 | 0x10);
 const BOTH: EndFlags = EndFlags::from_bits(0x1 | 0x2);
-const WRITE_ENDS: EndFlags = EndFlags::from_bits(0x1 | 0x8 | 0x10);
+const WRITE_ENDS: EndFlags = EndFlags::from_bits(0x1 | 0x4 | 0x8 | 0x10);
 
 #[cfg(test)]
 mod tests {
@@ -269,6 +269,16 @@ mod tests {
             ends(&[EndFlags::RESET], &[]).can_send(),
             Err(SendError::Pipe)
         );
+    }
+
+    #[test]
+    fn nothing_is_sent_after_the_own_close() {
+        // An abortive one, before the reset is marked: there is no end of the stream.
+        let closed = ends(&[EndFlags::CLOSED], &[]);
+        assert_eq!(closed.can_send(), Err(SendError::Pipe));
+        assert!(closed.readiness(&IDLE).contains(EpollMask::OUT));
+        let both = ends(&[EndFlags::CLOSED], &[EndFlags::CLOSED]);
+        assert_eq!(both.can_send(), Err(SendError::Pipe));
     }
 
     #[test]
