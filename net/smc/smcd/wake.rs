@@ -17,7 +17,13 @@ use kernel::{
         Delta, //
     }, //
 };
-use kernel_ext::net::Sk;
+use kernel_ext::{
+    barrier::{
+        smp_mb,
+        Full, //
+    },
+    net::Sk, //
+};
 use smc_proto::{
     smcd::{
         gather::{
@@ -139,7 +145,13 @@ impl SmcdConn {
     /// Wakes the reader if one sleeps and there is as much as it waits for.
     pub(super) fn wake_reader(&self) {
         let (peer, pipe) = (self.peer(), self.tx());
-        let lowat = u64::from(peer.lowat());
+        let mut lowat = u64::from(peer.lowat());
+        if lowat > 1 {
+            // Who lowers it wakes the reader after that, with a barrier: either the reader sees what was produced, or
+            // this is the new one.
+            smp_mb(Full);
+            lowat = peer.lowat().into();
+        }
         if lowat <= 1 || pipe.is_full() || pipe.fill(0).used() >= lowat {
             peer.with_sk(Sk::wake_readable);
         }
