@@ -225,14 +225,9 @@ bool smc_helper_mem_cgroup_is_root(struct mem_cgroup *memcg)
 	return mem_cgroup_is_root(memcg);
 }
 
-void smc_helper_sk_memory_allocated_add(const struct sock *sk, int pages)
+bool smc_helper_mem_cgroup_has_sockets(void)
 {
-	sk_memory_allocated_add(sk, pages);
-}
-
-void smc_helper_sk_memory_allocated_sub(const struct sock *sk, int pages)
-{
-	sk_memory_allocated_sub(sk, pages);
+	return mem_cgroup_sockets_enabled;
 }
 
 void smc_helper_mem_cgroup_put(struct mem_cgroup *memcg)

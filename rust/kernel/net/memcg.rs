@@ -73,11 +73,6 @@ unsafe fn share(front: *mut bindings::sock, tcp: *mut bindings::sock) {
     }
 }
 
-/// CAST: of a number of bytes, which is positive.
-fn pages(bytes: i32) -> i32 {
-    bytes / PAGE_SIZE as i32
-}
-
 /// Whether the cgroup of a socket, and those above it, may have so many bytes more. The kernel grants a charge that may
 /// not wait in any case.
 /// Context: any; it may have changed when this returns.
@@ -108,12 +103,17 @@ pub(super) unsafe fn has_room(sk: *const bindings::sock, bytes: i32) -> bool {
     true
 }
 
-/// Whether a socket is charged to the cgroup of the current task, as far as that is seen without a reference.
+/// Whether a socket is charged to the cgroup of the current task, as far as that is seen without a reference. So it is
+/// where sockets are charged to none.
 ///
 /// # Safety
 ///
 /// `sk` must be alive.
 unsafe fn is_callers(sk: *const bindings::sock) -> bool {
+    // SAFETY: Always safe to call.
+    if !unsafe { bindings::mem_cgroup_has_sockets() } {
+        return true;
+    }
     let _rcu = rcu::read_lock();
     // SAFETY: In an RCU read section, during which the cgroup of the current task lives.
     let own = unsafe { bindings::mem_cgroup_from_current() };
@@ -186,9 +186,8 @@ impl Purse {
                 bindings::sk_spin_lock_bh(purse);
                 bindings::sk_wmem_schedule(purse, bytes);
                 bindings::sk_spin_unlock_bh(purse);
-                // What was charged is for `sk`, which is in the sum of its protocol.
+                // What was charged is for `sk`. It counts in no sum, see `memory`.
                 (*purse).sk_forward_alloc = 0;
-                bindings::sk_memory_allocated_sub(purse, pages(bytes));
             }
         }
         // SAFETY: By the caller's promise; the reference was taken above.
@@ -199,7 +198,6 @@ impl Purse {
             unsafe {
                 (*purse).sk_memcg = from;
                 (*purse).sk_forward_alloc = bytes;
-                bindings::sk_memory_allocated_add(purse, pages(bytes));
                 bindings::sk_mem_reclaim(purse);
                 (*purse).sk_memcg = to;
                 bindings::mem_cgroup_put(from);
