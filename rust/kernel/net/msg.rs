@@ -68,8 +68,21 @@ impl Msg<'_> {
         }
     }
 
-    pub(super) fn as_ptr(&mut self) -> *mut bindings::msghdr {
-        self.ptr
+    /// The message, for a call of that direction.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is of the other one.
+    pub(super) fn ptr_for(&mut self, direction: MsgDirection) -> Result<*mut bindings::msghdr> {
+        self.expect(direction)?;
+        Ok(self.ptr)
+    }
+
+    fn expect(&self, direction: MsgDirection) -> Result {
+        match self.direction == direction {
+            true => Ok(()),
+            false => Err(EINVAL),
+        }
     }
 
     fn iter(&mut self) -> *mut bindings::iov_iter {
@@ -153,19 +166,24 @@ impl Msg<'_> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for unknown control data, `EPERM`.
+    /// `EINVAL` for unknown control data, and for a message that is to be received; `EPERM`.
     pub fn check_control(&mut self, sk: &Sk) -> Result {
+        // Those of the other direction are room in the application's memory.
+        self.expect(MsgDirection::Send)?;
         if !self.has_control() {
             return Ok(());
         }
         let mut known = bindings::sockcm_cookie::default();
-        // SAFETY: By the type invariant; the socket is alive.
+        // SAFETY: By the type invariant, with control data that the kernel has copied; the socket is alive.
         to_result(unsafe { bindings::sock_cmsg_send(sk.as_ptr(), self.ptr, &mut known) })
     }
 
-    /// Adds control data with the number of bytes left to read after this message (TCP_CM_INQ).
+    /// Adds control data with the number of bytes left to read after this message (TCP_CM_INQ), if that is received.
     /// Context: may sleep.
     pub fn put_inq(&mut self, bytes: i32) {
+        if self.direction != MsgDirection::Recv {
+            return;
+        }
         let level = bindings::SOL_TCP as c_int;
         let kind = bindings::TCP_CM_INQ as c_int;
         let len = size_of_val(&bytes) as c_int;

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     bindings,
     net::{
+        msg::MsgDirection,
         Msg,
         SockAddrBuf,
         SockOptIn,
@@ -28,26 +29,26 @@ impl TcpSocket {
     ///
     /// # Errors
     ///
-    /// TCP's.
+    /// TCP's; `EINVAL` if the message is one of recvmsg(2).
     #[inline]
     pub fn sendmsg(&self, msg: &mut Msg<'_>) -> Result<usize> {
         let sendmsg = op!(self, sendmsg);
-        let len = msg.len();
-        // SAFETY: The socket is alive, the message valid.
-        length(unsafe { sendmsg(self.as_ptr(), msg.as_ptr(), len) })
+        let (len, msg) = (msg.len(), msg.ptr_for(MsgDirection::Send)?);
+        // SAFETY: The socket is alive, the message valid and to be sent.
+        length(unsafe { sendmsg(self.as_ptr(), msg, len) })
     }
 
     /// recvmsg(2).
     ///
     /// # Errors
     ///
-    /// TCP's.
+    /// TCP's; `EINVAL` if the message is one of sendmsg(2).
     #[inline]
     pub fn recvmsg(&self, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
         let recvmsg = op!(self, recvmsg);
-        let len = msg.len();
-        // SAFETY: The socket is alive, the message valid.
-        length(unsafe { recvmsg(self.as_ptr(), msg.as_ptr(), len, flags as i32) })
+        let (len, msg) = (msg.len(), msg.ptr_for(MsgDirection::Recv)?);
+        // SAFETY: The socket is alive, the message valid and to be received.
+        length(unsafe { recvmsg(self.as_ptr(), msg, len, flags as i32) })
     }
 
     /// The end of the data of sendfile(2) or splice(2): TCP stops holding data back.
