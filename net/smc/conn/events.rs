@@ -7,7 +7,11 @@ use kernel::sync::{
     Arc, //
 };
 use kernel_ext::{
-    net::Sk,
+    ib::WriteSource,
+    net::{
+        Charge,
+        Sk, //
+    },
     prelude::*, //
 };
 use smc_proto::{
@@ -30,7 +34,8 @@ use super::{
 };
 use crate::{
     lgr::LgrConn,
-    link::Sender, //
+    link::Sender,
+    rmb::SndbufGuard, //
 };
 
 /// The effects of an event, collected under the lock and carried out without it.
@@ -60,6 +65,14 @@ impl Followup {
     pub(super) fn set_transmit(&mut self) {
         self.fx.transmit = true;
     }
+}
+
+/// A send buffer without data, with its charge; dropped without the connection's lock.
+#[derive(Default)]
+pub(super) struct IdleSndbuf {
+    buf: Option<SndbufGuard>,
+    _source: Option<WriteSource>,
+    _charge: Option<Charge>,
 }
 
 impl Conn {
@@ -138,6 +151,18 @@ impl ConnInner {
             echo: self.begin_echo(),
             needs_rmbe_work: self.needs_rmbe_work(&fx),
             _unneeded: unneeded,
+        }
+    }
+
+    /// Takes the send buffer out if nothing is in it.
+    pub(super) fn take_idle_sndbuf(&mut self) -> IdleSndbuf {
+        if !self.stream.may_release_sndbuf() || !self.stream.detach_sndbuf(false) {
+            return IdleSndbuf::default();
+        }
+        IdleSndbuf {
+            _charge: self.charges(|all| all.sndbuf.take()).flatten(),
+            buf: self.sndbuf.take(),
+            _source: self.sndbuf_dma.take(),
         }
     }
 }
@@ -244,16 +269,18 @@ impl Conn {
         let fx = take(&mut inner.stream);
         // A pending switch to another link may be possible now.
         self.try_switch(&mut inner);
-        let mut idle = None;
-        if inner.stream.may_release_sndbuf() && inner.stream.detach_sndbuf(false) {
-            let charge = inner.charges(|all| all.sndbuf.take());
-            idle = Some((inner.sndbuf.take(), inner.sndbuf_dma.take(), charge));
-        }
+        let idle = inner.take_idle_sndbuf();
         let after = inner.after(fx);
         drop(inner);
-        if let Some((Some(buf), ..)) = idle {
+        self.release_idle_sndbuf(idle);
+        self.follow_up(&after);
+    }
+
+    /// Gives back the send buffer that was taken out.
+    /// Context: does not sleep.
+    pub(super) fn release_idle_sndbuf(&self, idle: IdleSndbuf) {
+        if let Some(buf) = idle.buf {
             self.group.sndbufs.release(buf);
         }
-        self.follow_up(&after);
     }
 }

@@ -259,6 +259,9 @@ impl Conn {
         // CAST: not more than was reserved.
         self.commit(&flags, stats, |_| Some(copied as u32));
         if copied == 0 {
+            // No completion comes that would give the send buffer back.
+            let idle = self.with(ConnInner::take_idle_sndbuf);
+            self.release_idle_sndbuf(idle);
             return Err(EFAULT);
         }
         trace::tx_sendmsg(sk, copied, || self.device_name());
