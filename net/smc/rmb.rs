@@ -38,6 +38,7 @@ use kernel_ext::{
     prelude::*,
     random,
     spinlock_bh::{
+        is_softirq,
         new_spinlock_bh,
         SpinLockBh, //
     }, //
@@ -83,6 +84,9 @@ const FIRST_ELEMENTS: usize = 2;
 
 /// Maximum elements of one RMB: the index is one byte and 0 is not used.
 const MAX_ELEMENTS: usize = 255;
+
+/// Bytes of an element that are cleared in softirq context at most.
+pub(crate) const CLEARED_IN_SOFTIRQ: u32 = 64 << 10;
 
 /// One RMB of equal elements, registered on every link of the group under a separate key.
 #[pin_data]
@@ -314,6 +318,11 @@ impl Rmbe {
         self.used.store(bytes, Relaxed);
     }
 
+    /// Returns how many bytes from its start may hold data.
+    pub(crate) fn used(&self) -> u32 {
+        self.used.load(Relaxed)
+    }
+
     /// Returns true if it holds no data.
     fn is_clear(&self) -> bool {
         let mut bytes = [0; 256];
@@ -364,8 +373,11 @@ impl Drop for Rmbe {
         if self.is_quarantined.load(Relaxed) {
             return self.rmb.used.lock().quarantine(self.element);
         }
+        if cfg!(debug_assertions) && self.used() > CLEARED_IN_SOFTIRQ && is_softirq() {
+            kernel::pr_err!("a large RMBE is cleared in softirq context\n");
+        }
         // The next connection must not see data of this one.
-        let used = self.used.load(Relaxed) as usize;
+        let used = self.used() as usize;
         if let Some(block) = self.memory() {
             let _ = block.zero(0, used);
         }

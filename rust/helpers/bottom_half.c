@@ -9,3 +9,8 @@ void smc_helper_local_bh_enable(void)
 {
 	local_bh_enable();
 }
+
+bool smc_helper_in_serving_softirq(void)
+{
+	return in_serving_softirq();
+}

@@ -32,6 +32,13 @@ macro_rules! new_spinlock_bh {
 }
 pub use new_spinlock_bh;
 
+/// Whether this runs in softirq context: not whether bottom halves are disabled only.
+/// Context: any.
+pub fn is_softirq() -> bool {
+    // SAFETY: Always safe to call.
+    unsafe { bindings::in_serving_softirq() }
+}
+
 /// A `spinlock_t` that disables bottom halves while it is held, so that it can be taken in process and in softirq
 /// context. It must not be taken in hard interrupts or while interrupts are disabled.
 pub type SpinLockBh<T> = Lock<T, SpinLockBhBackend>;

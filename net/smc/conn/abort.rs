@@ -121,9 +121,8 @@ impl Conn {
         let is_finished = stream.is_finished();
         let claim = inner.claim_done();
         let orphan = inner.orphan.take_if(|_| is_finished);
-        let is_closed = inner.owner.is_none();
         let has_tcp = is_finished && inner.closed_tcp.is_some();
-        let (mut rmbe, mut others) = (None, None);
+        let (mut unneeded, mut is_large) = (None, false);
         if is_finished {
             if let Some(rmbe) = inner.rmbe() {
                 rmbe.set_used(inner.stream.rmbe_used());
@@ -131,11 +130,14 @@ impl Conn {
             // The end of the group does not find the connection any more.
             inner.release_device();
             // The socket may keep the connection, but nobody reads from it any more.
-            rmbe = inner.rmbe.take_if(|_| is_closed);
-            others = Some(inner.others.take_all());
+            is_large = inner.has_large_unneeded();
+            unneeded = (!is_large).then(|| inner.take_unneeded());
         }
         drop(inner);
-        drop((orphan, rmbe, others));
+        drop((orphan, unneeded));
+        if is_large {
+            self.schedule_rmbe_work();
+        }
         self.release_claim(claim);
         if has_changed {
             if let Some(sk) = self.sk() {

@@ -48,7 +48,10 @@ use crate::{
     clock::now,
     lgr::LinkRef,
     namespace,
-    rmb::Rmbe, //
+    rmb::{
+        Rmbe,
+        CLEARED_IN_SOFTIRQ, //
+    }, //
 };
 
 /// How long to wait before another attempt if there was no memory, or the peer has no room for another RMB.
@@ -132,9 +135,6 @@ pub(super) struct Unneeded {
     _charge: Option<Charge>,
 }
 
-/// The largest RMBE, bytes, that is cleared and released in softirq context.
-const SMALL: u32 = 64 << 10;
-
 impl ConnInner {
     /// Carries out that the peer has adopted the RMBE offered to it.
     pub(super) fn note_replaced(&mut self, fx: &Effects) -> Unneeded {
@@ -166,8 +166,24 @@ impl ConnInner {
 
     /// Whether the RMBE before is too large to be cleared in softirq context.
     fn has_large_replaced(&self) -> bool {
-        let is_large = |rmbe: &Arc<Rmbe>| rmbe.size().bytes() > SMALL;
         self.others.replaced.as_ref().is_some_and(is_large)
+    }
+
+    /// The same of any RMBE of a finished connection. Then the work calls [`Self::take_unneeded`].
+    pub(super) fn has_large_unneeded(&self) -> bool {
+        let is_closed = self.owner.is_none();
+        let all = [
+            self.rmbe.as_ref().filter(|_| is_closed),
+            self.others.offered(),
+            self.others.replaced(),
+        ];
+        all.into_iter().flatten().any(is_large)
+    }
+
+    /// Takes the RMBEs of a finished connection out, the one in use once the application has closed the socket.
+    pub(super) fn take_unneeded(&mut self) -> impl Sized {
+        let is_closed = self.owner.is_none();
+        (self.rmbe.take_if(|_| is_closed), self.others.take_all())
     }
 
     /// Whether the caller has to queue the work after an event that was processed: a larger RMBE is of use, or one was
@@ -286,6 +302,11 @@ impl ConnInner {
         self.others.is_work_queued = self.others.wanted.is_some();
         self.others.is_work_queued
     }
+}
+
+/// Whether the data of an RMBE are too many to be cleared in softirq context.
+fn is_large(rmbe: &Arc<Rmbe>) -> bool {
+    rmbe.used() > CLEARED_IN_SOFTIRQ
 }
 
 /// The size of an RMBE that SO_RCVBUF asks for.
@@ -547,12 +568,16 @@ pub(super) fn log_unusable(why: Refused) {
     }
 }
 
-/// Takes another RMBE.
+/// Releases large RMBEs that are not needed any more, and takes another one.
 impl WorkItem<RMBE_WORK> for Conn {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let unneeded = this.with(ConnInner::unneeded_replaced);
+        let unneeded = this.with(|inner| {
+            let is_finished = inner.stream.is_finished();
+            let all = is_finished.then(|| inner.take_unneeded());
+            (all, inner.unneeded_replaced())
+        });
         drop(unneeded);
         let result = this.replace_rmbe();
         this.with(|inner| {

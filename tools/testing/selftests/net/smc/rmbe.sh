@@ -45,6 +45,7 @@ if has_siw; then
 	require "soft iWARP" iwarp_instead
 	suite "iWARP" smctest --expect smc resize
 fi
+check "no large RMBE was cleared in softirq context" sh -c '! dmesg | grep "smc: a large RMBE is cleared"'
 check "no groups in the end" within 30 no_groups
 check "module unloads" within 20 unload_smc
 finish
