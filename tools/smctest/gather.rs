@@ -48,9 +48,16 @@ enum Reader {
     EpollEdge,
 }
 
+/// How a writer waits.
+#[derive(Clone, Copy, Debug)]
+enum Writer {
+    Send,
+    Poll,
+}
+
 /// Prints KTAP.
 pub(crate) fn run(context: &Context) -> Result<()> {
-    let mut ktap = Ktap::start(5);
+    let mut ktap = Ktap::start(7);
     for reader in [Reader::Recv, Reader::Poll, Reader::EpollEdge] {
         ktap.result(
             format!("{reader:?}: the last of many small messages comes"),
@@ -65,6 +72,12 @@ pub(crate) fn run(context: &Context) -> Result<()> {
         "but not where SO_RCVBUF is set",
         grows(context, Some(65_536)).map_err(|error| format!("{error:#}")),
     );
+    for writer in [Writer::Send, Writer::Poll] {
+        ktap.result(
+            format!("{writer:?}: a writer goes on when the reader raises SO_RCVBUF"),
+            goes_on(context, writer).map_err(|error| format!("{error:#}")),
+        );
+    }
     match ktap.finish() {
         0 => Ok(()),
         failed => bail!("{failed} failed"),
@@ -167,6 +180,39 @@ fn grows(context: &Context, rcvbuf: Option<i32>) -> Result<()> {
         Some(_) => ensure!(last == first, "from {first} to {last}"),
     }
     Ok(())
+}
+
+/// The reader reads nothing.
+fn goes_on(context: &Context, writer: Writer) -> Result<()> {
+    let (client, server) = pair(context, Some(32_768))?;
+    client.set_timeout(PATIENCE)?;
+    // At once, so that it is in one ring.
+    let sent = client.send(&vec![1; 1 << 20], libc::MSG_DONTWAIT)?;
+    ensure!(
+        client.send(&[1], libc::MSG_DONTWAIT) == Err(Errno::EAGAIN),
+        "more fits than {sent} bytes"
+    );
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            match writer {
+                Writer::Send => ensure!(client.send(&[1; 10_000], 0)? == 10_000, "a short send"),
+                Writer::Poll => {
+                    let events = poll_fd(&client, libc::POLLOUT, PATIENCE)?;
+                    ensure!(events == libc::POLLOUT, "poll says {events:#x}");
+                }
+            }
+            Ok(())
+        });
+        // So that it waits by then.
+        thread::sleep(Duration::from_millis(100));
+        server.set_option_int(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 1 << 20)?;
+        let raised = Instant::now();
+        joined(waiting)?;
+        // One that nobody woke looks again in the end.
+        let took = raised.elapsed();
+        ensure!(took < LATE, "it went on {took:?} later");
+        Ok(())
+    })
 }
 
 fn fill(socket: &Socket) -> Result<usize> {

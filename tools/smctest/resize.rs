@@ -83,6 +83,10 @@ pub(crate) fn run(context: &Context, sizes: &Arguments) -> Result<()> {
             ("keeps it", keeps),
             ("but that of a bulk transfer grows", bulk),
             ("though not if SO_RCVBUF was set", bulk_set),
+            (
+                "grows for a peer that waits when SO_RCVBUF is raised",
+                raised,
+            ),
             ("the send buffer follows the peer's RMBE", send_buffer),
             ("though not if SO_SNDBUF was set", send_buffer_set),
         ],
@@ -308,6 +312,25 @@ fn grows_far(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<
     receive(&pair.server, 5, len, 50_000)?;
     end(sender)?;
     pair.expect(sizes.min, most, GROWN)
+}
+
+/// Nothing is read, nor called otherwise.
+fn raised(context: &Context, listener: &Socket, sizes: &Arguments) -> Result<()> {
+    let pair = open(context, listener)?;
+    fill_all(&pair)?;
+    let client = pair.client.clone();
+    let poller = thread::spawn(move || poll_fd(&*client, libc::POLLOUT, CALL_TIMEOUT));
+    // So that it waits by then.
+    thread::sleep(Duration::from_millis(100));
+    let bytes = i32::try_from(sizes.max * 8)?;
+    pair.server
+        .set_option_int(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)?;
+    let raised = Instant::now();
+    let events = poller.join().unwrap_or(Ok(0))?;
+    ensure!(events & libc::POLLOUT != 0, "poll says {events:#x}");
+    // One that nobody woke looks again in the end.
+    ensure!(raised.elapsed() < GROWN, "the poll took too long");
+    Ok(())
 }
 
 /// Nothing is read meanwhile.

@@ -391,10 +391,11 @@ impl Conn {
         });
     }
 
-    /// Options of the socket were set: with SO_RCVLOWAT it needs the largest RMBE, see [`smallest`].
+    /// Options of the socket were set: with SO_RCVLOWAT it needs the largest RMBE, see [`smallest`], and with a larger
+    /// SO_RCVBUF a peer that waits for room gets some.
     /// Context: does not sleep.
     pub(crate) fn grow_for_options(self: &Arc<Self>) {
-        if self.with(ConnInner::needs_larger) {
+        if self.with(|inner| inner.needs_larger() || inner.wants_larger()) {
             self.schedule_rmbe_work();
         }
     }

@@ -292,8 +292,11 @@ impl SmcdConn {
     }
 
     /// Options of the socket were set.
+    /// Context: does not sleep.
     pub(crate) fn sync_options(&self, sk: &Sk) {
         self.own().sync_options(sk);
+        // With a larger SO_RCVBUF there is more room.
+        self.tell_writer();
     }
 
     /// Returns the state, for diagnosis.

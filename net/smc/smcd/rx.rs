@@ -145,7 +145,8 @@ impl SmcdConn {
     }
 
     /// Wakes the writer if it waits for space, and there is some.
-    fn tell_writer(&self) {
+    /// Context: does not sleep.
+    pub(super) fn tell_writer(&self) {
         let pipe = self.rx();
         if pipe.take_writer(|| pipe.fill(self.rx_limit()).is_writeable()) {
             self.peer().with_sk(Sk::wake_writable);
