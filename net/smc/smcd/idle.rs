@@ -29,10 +29,14 @@ use kernel_ext::{
     time, //
 };
 
-use smc_proto::smcd::ring;
+use smc_proto::{
+    lgr::Role,
+    smcd::ring, //
+};
 
 use super::pair::{
     Pair,
+    SmcdConn,
     SmcdEnd, //
 };
 use crate::clock;
@@ -152,16 +156,16 @@ impl Job for Sweep {
                 return Some(PERIOD);
             };
             for pair in &pairs {
-                for (pipe, reader, writer) in [
-                    (&pair.to_client, &pair.client, &pair.server),
-                    (&pair.to_server, &pair.server, &pair.client),
-                ] {
-                    let (is_released, held) = pipe.look_at_held(now);
-                    if is_released {
-                        reader.with_sk(Sk::wake_readable);
-                    }
+                for role in [Role::Client, Role::Server] {
+                    // What this end writes.
+                    let conn = SmcdConn {
+                        pair: pair.clone(),
+                        role,
+                    };
+                    let (pipe, reader) = (conn.tx(), conn.peer());
+                    let held = conn.look_at_held(now);
                     let held = held.map(|until| clock::jiffies(until.saturating_since(now)).max(1));
-                    if writer.is_closed() {
+                    if conn.own().is_closed() {
                         reader.sk().inspect(|sk| pipe.charge_to_reader(sk));
                     }
                     let rings = pipe.give_back_idle(now).then_some(PERIOD);

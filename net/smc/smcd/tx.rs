@@ -35,7 +35,8 @@ use smc_proto::{
             Fill, //
         },
         view::EndFlags, //
-    }, //
+    },
+    time::Instant, //
 };
 
 use super::{
@@ -149,7 +150,7 @@ impl SmcdConn {
         let len = u32::try_from(msg.len()).unwrap_or(u32::MAX);
         let len = len.min(fill.write_step());
         if len == 0 {
-            self.release(pipe.release_held(&mut writer));
+            self.after_release(pipe.release_held(&mut writer));
             return Ok(0);
         }
         self.provide_ring(sk, &mut writer, fill, msg.len(), stats);
@@ -163,7 +164,7 @@ impl SmcdConn {
                 return Err(EFAULT);
             }
             pipe.set_stuck(fill.consumed);
-            self.release(pipe.release_held(&mut writer));
+            self.after_release(pipe.release_held(&mut writer));
             return Ok(0);
         }
         trace::tx_sendmsg(sk, copied, || None);
@@ -208,8 +209,16 @@ impl SmcdConn {
         let pipe = self.tx();
         if pipe.written() != pipe.produced() {
             let is_released = pipe.release_held(&mut pipe.writer.lock());
-            self.release(is_released);
+            self.after_release(is_released);
         }
+    }
+
+    /// Timer for data that are held back; returns when to look again.
+    /// Context: does not sleep.
+    pub(super) fn look_at_held(&self, now: Instant) -> Option<Instant> {
+        let (is_released, again) = self.tx().look_at_held(now);
+        self.after_release(is_released);
+        again
     }
 
     /// Says what ends, with `flags`, to the peer. No writer copies meanwhile: what one has sent comes before the end.
@@ -222,10 +231,11 @@ impl SmcdConn {
         self.add(self.role, flags);
     }
 
-    /// Wakes the reader if data for it are no longer held back.
-    fn release(&self, is_released: bool) {
+    /// Wakes the reader if data for it are no longer held back, and looks whether it has closed meanwhile.
+    fn after_release(&self, is_released: bool) {
         if is_released {
             self.wake_reader();
+            self.look_for_close(self.tx().produced());
         }
     }
 

@@ -412,6 +412,14 @@ const CONNECTIONS: &[Case] = ends![
         pair.peer = None;
         Ok(())
     },
+    "the peer closes, and data leave that were held back": |pair| {
+        pair.subject.set_option_int(libc::IPPROTO_TCP, libc::TCP_CORK, 1)?;
+        pair.subject.send(b"hello", 0)?;
+        pair.peer = None;
+        pair.await_end()?;
+        pair.subject.set_option_int(libc::IPPROTO_TCP, libc::TCP_CORK, 0)?;
+        pair.await_error()
+    },
     "the peer closes with unread data": |pair| {
         pair.leave_unread()?;
         pair.peer = None;
