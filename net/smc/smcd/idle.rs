@@ -168,7 +168,8 @@ impl Job for Sweep {
                     if conn.own().is_closed() {
                         reader.sk().inspect(|sk| pipe.charge_to_reader(sk));
                     }
-                    let rings = pipe.give_back_idle(now).then_some(PERIOD);
+                    let rings = pipe.give_back_idle(now, reader.is_closed());
+                    let rings = rings.then_some(PERIOD);
                     next = [next, held, rings].into_iter().flatten().min();
                 }
                 end_shortage(&pair.client);

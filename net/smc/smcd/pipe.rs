@@ -467,10 +467,19 @@ impl Pipe {
         ring
     }
 
-    /// Gives the rings back if all was read and nothing was written for [`IDLE_TIME`]; returns whether there are any
-    /// left.
+    /// Gives the rings back if all was read and nothing was written for [`IDLE_TIME`], or if the reader has closed;
+    /// returns whether there are any left.
     /// Context: may sleep.
-    pub(super) fn give_back_idle(&self, now: Instant) -> bool {
+    pub(super) fn give_back_idle(&self, now: Instant, is_reader_closed: bool) -> bool {
+        if is_reader_closed {
+            // A writer that had not seen that yet may have made one since. The next one sees it.
+            let Some(writer) = self.writer.try_lock() else {
+                return true;
+            };
+            let gone = self.take_rings();
+            drop(writer);
+            drop(gone);
+        }
         if !self.has_rings() {
             // Those who were in a ring when the reader closed.
             let (writer, reader) = (self.writer.try_lock(), self.reader.try_lock());
