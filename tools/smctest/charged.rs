@@ -73,11 +73,6 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
             "the {end} is charged before it has sent anything"
         );
     }
-    let unreadable = client.send_unreadable(&[], 0);
-    ensure!(unreadable == Err(Errno::EFAULT), "{unreadable:?}");
-    wait_until("a send buffer in which nothing is stays charged", || {
-        Ok(Charged::of(&client)?.send == 0)
-    })?;
     let sent = fill(&client)?;
     let full = Charged::of(&client)?;
     println!("# client, with {sent} bytes on their way: {full:?}");
