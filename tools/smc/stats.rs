@@ -109,6 +109,27 @@ pub struct Fallback {
     pub count: u64,
 }
 
+impl Fallbacks {
+    /// Takes over one message.
+    fn take(&mut self, attributes: Attributes<'_>) {
+        self.server += attributes.number(SMC_NLA_FBACK_STATS_SRV_CNT);
+        self.client += attributes.number(SMC_NLA_FBACK_STATS_CLNT_CNT);
+        // CAST: the attribute has four bytes.
+        let code = attributes.number(SMC_NLA_FBACK_STATS_RSN_CODE) as u32;
+        let count = attributes.uncut(SMC_NLA_FBACK_STATS_RSN_TOTAL, SMC_NLA_FBACK_STATS_RSN_CNT);
+        if count > 0 {
+            self.reasons.push(Fallback {
+                end: ["client", "server"]
+                    [usize::from(attributes.number(SMC_NLA_FBACK_STATS_TYPE) == 1)]
+                .to_string(),
+                code,
+                reason: crate::path::in_words(code),
+                count,
+            });
+        }
+    }
+}
+
 fn sizes(nest: Option<Attributes<'_>>) -> [u64; SIZES] {
     std::array::from_fn(|i| {
         // CAST: a small number; attributes count from 1.
@@ -207,27 +228,33 @@ impl Module {
     fn fallbacks(&mut self) -> io::Result<Fallbacks> {
         let mut fallbacks = Fallbacks::default();
         for message in &self.dump(SMC_NETLINK_GET_FBACK_STATS)? {
-            let Some(attributes) = Attributes::of(message) else {
-                continue;
-            };
-            fallbacks.server += attributes.number(SMC_NLA_FBACK_STATS_SRV_CNT);
-            fallbacks.client += attributes.number(SMC_NLA_FBACK_STATS_CLNT_CNT);
-            // CAST: the attribute has four bytes.
-            let (code, count) = (
-                attributes.number(SMC_NLA_FBACK_STATS_RSN_CODE) as u32,
-                attributes.number(SMC_NLA_FBACK_STATS_RSN_CNT),
-            );
-            if count > 0 {
-                fallbacks.reasons.push(Fallback {
-                    end: ["client", "server"]
-                        [usize::from(attributes.number(SMC_NLA_FBACK_STATS_TYPE) == 1)]
-                    .to_string(),
-                    code,
-                    reason: crate::path::in_words(code),
-                    count,
-                });
+            if let Some(attributes) = Attributes::of(message) {
+                fallbacks.take(attributes);
             }
         }
         Ok(fallbacks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::put_attribute;
+
+    #[test]
+    fn a_reason_is_counted_beyond_two_bytes() {
+        let mut attributes = Vec::new();
+        let code = 0x0303_0000_u32.to_ne_bytes();
+        put_attribute(&mut attributes, SMC_NLA_FBACK_STATS_RSN_CODE, &code);
+        let cut = u16::MAX.to_ne_bytes();
+        put_attribute(&mut attributes, SMC_NLA_FBACK_STATS_RSN_CNT, &cut);
+        let mut of_c = Fallbacks::default();
+        of_c.take(Attributes(&attributes));
+        assert_eq!(of_c.reasons[0].count, 65_535);
+        let count = 70_000_u64.to_ne_bytes();
+        put_attribute(&mut attributes, SMC_NLA_FBACK_STATS_RSN_TOTAL, &count);
+        let mut of_ours = Fallbacks::default();
+        of_ours.take(Attributes(&attributes));
+        assert_eq!(of_ours.reasons[0].count, 70_000);
     }
 }

@@ -43,6 +43,14 @@ impl<'a> Attributes<'a> {
         .unwrap_or(0)
     }
 
+    /// Returns a number that the C module has cut to less bytes, of another attribute.
+    pub(crate) fn uncut(self, kind: u16, cut: u16) -> u64 {
+        match attribute(self.0, kind) {
+            Some(_) => self.number(kind),
+            None => self.number(cut),
+        }
+    }
+
     /// Returns a text without trailing blanks; empty if the attribute is absent.
     pub fn text(self, kind: u16) -> String {
         let value = attribute(self.0, kind).map(text);
@@ -59,7 +67,7 @@ pub struct Group {
     pub role: &'static str,
     /// The redundancy of its links, such as `symmetric`.
     pub kind: &'static str,
-    /// VLAN id, 0 for none.
+    /// VLAN id, 0 for none; of the C module the low eight bits.
     pub vlan: u64,
     /// The PNETID.
     pub pnetid: String,
@@ -109,7 +117,7 @@ impl Group {
                 4 => "asymmetric local",
                 _ => "unknown",
             },
-            vlan: attributes.number(SMC_NLA_LGR_R_VLAN_ID),
+            vlan: attributes.uncut(SMC_NLA_LGR_R_VLAN, SMC_NLA_LGR_R_VLAN_ID),
             pnetid: attributes.text(SMC_NLA_LGR_R_PNETID),
             connections: attributes.number(SMC_NLA_LGR_R_CONNS_NUM),
             buffers: match attributes.number(SMC_NLA_LGR_R_BUF_TYPE) {
@@ -418,6 +426,24 @@ mod tests {
         put_attribute(&mut bytes, 4, &(1u64 << 40).to_ne_bytes());
         let numbers = [1, 2, 3, 4, 5].map(|kind| Attributes(&bytes).number(kind));
         assert_eq!(numbers, [7, 700, 70_000, 1 << 40, 0]);
+    }
+
+    #[test]
+    fn a_group_has_all_bits_of_its_vlan() {
+        let group = |attributes: &[u8]| {
+            let mut nest = Vec::new();
+            put_attribute(&mut nest, 2 | NLA_F_NESTED, attributes);
+            Group::of(&Message {
+                command: SMC_NETLINK_GET_LGR_SMCR,
+                attributes: nest,
+            })
+        };
+        let mut attributes = Vec::new();
+        put_attribute(&mut attributes, SMC_NLA_LGR_R_VLAN_ID, &[44]);
+        assert_eq!(group(&attributes).unwrap().vlan, 44);
+        let vlan = 300_u16.to_ne_bytes();
+        put_attribute(&mut attributes, SMC_NLA_LGR_R_VLAN, &vlan);
+        assert_eq!(group(&attributes).unwrap().vlan, 300);
     }
 
     #[test]

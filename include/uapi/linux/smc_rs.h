@@ -80,6 +80,22 @@ enum {
 };
 
 /*
+ * Attribute of SMC_GEN_LGR_SMCR, u16: the VLAN id of the link group, 0 for none. SMC_NLA_LGR_R_VLAN_ID has the
+ * low eight bits of it.
+ */
+enum {
+	SMC_NLA_LGR_R_VLAN = 0x52,
+};
+
+/*
+ * Attribute of SMC_GEN_FBACK_STATS, u64: connections that went over TCP for that reason.
+ * SMC_NLA_FBACK_STATS_RSN_CNT has it up to 65,535.
+ */
+enum {
+	SMC_NLA_FBACK_STATS_RSN_TOTAL = 0x52,
+};
+
+/*
  * What exactly was missing on this host when it gave up SMC for a connection: finer than the reason,
  * which is what the peer is told. `smc why` explains each.
  */

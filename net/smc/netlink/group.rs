@@ -74,6 +74,7 @@ fn put_common(attrs: &mut Attrs<'_>, group: &LinkGroup) -> Result {
     attrs.u8(SMC_NLA_LGR_R_BUF_TYPE, buf_type(params.buf_type))?;
     // CAST: The attribute has one byte, for the low bits.
     attrs.u8(SMC_NLA_LGR_R_VLAN_ID, params.vlan as u8)?;
+    attrs.u16(SMC_NLA_LGR_R_VLAN, params.vlan)?;
     attrs.u64(
         SMC_NLA_LGR_R_NET_COOKIE,
         params.net_cookie,

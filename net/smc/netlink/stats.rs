@@ -146,6 +146,8 @@ pub(super) fn dump_fallbacks(dump: &mut Dump<'_>) -> Result {
                     attrs.u64(SMC_NLA_FBACK_STATS_CLNT_CNT, client.total.get(), pad)?;
                 }
                 attrs.u32(SMC_NLA_FBACK_STATS_RSN_CODE, reason.code())?;
+                let pad = SMC_NLA_FBACK_STATS_PAD;
+                attrs.u64(SMC_NLA_FBACK_STATS_RSN_TOTAL, count, pad)?;
                 // Saturates at the attribute's maximum.
                 let count = u16::try_from(count).unwrap_or(u16::MAX);
                 attrs.u16(SMC_NLA_FBACK_STATS_RSN_CNT, count)

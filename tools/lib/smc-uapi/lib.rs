@@ -116,6 +116,7 @@ constants! {
         SMC_NLA_LGR_R_CONNS_NUM = 6,
         SMC_NLA_LGR_R_V2_COMMON = 7,
         SMC_NLA_LGR_R_V2 = 8,
+        SMC_NLA_LGR_R_VLAN = 0x52,
         SMC_NLA_LGR_R_BUF_TYPE = 11,
         SMC_NLA_LINK_ID = 1,
         SMC_NLA_LINK_IB_DEV = 2,
@@ -186,6 +187,7 @@ constants! {
         SMC_NLA_FBACK_STATS_CLNT_CNT = 3,
         SMC_NLA_FBACK_STATS_RSN_CODE = 4,
         SMC_NLA_FBACK_STATS_RSN_CNT = 5,
+        SMC_NLA_FBACK_STATS_RSN_TOTAL = 0x52,
         SMC_NLA_SEID_ENTRY = 1,
         SMC_NLA_SEID_ENABLED = 2;
     usize:

@@ -53,11 +53,19 @@ groups_of_ends() {
 		"00 1 01 2" ]
 }
 
+# counts_agree: our module says of each reason for TCP in eight bytes what it says in two, as long as that has room.
+counts_agree() {
+	awk '$1 == "8.82" { total = $2 } $1 == "8.5" { if ($2 "000000000000" != total) exit 1; count++ }
+		END { exit count == 0 }' "$ANSWERS/lists.ours"
+}
+
 # Without what only ours says (linux/smc_rs.h): who adds the SMC option (SMC_NLA_SYS_SYN_OPTION), the traffic class of a
-# link (SMC_NLA_LINK_TRAFFIC_CLASS), the MTU of a port (SMC_NLA_DEV_PORT_MTU).
+# link (SMC_NLA_LINK_TRAFFIC_CLASS), the MTU of a port (SMC_NLA_DEV_PORT_MTU), the VLAN of a group (SMC_NLA_LGR_R_VLAN),
+# the count of a reason (SMC_NLA_FBACK_STATS_RSN_TOTAL).
 answer_of() {
 	sed 's/^\( *2\.9 8 bytes\), namespace [12]$/\1/' "$ANSWERS/$2.$1" |
-		grep -v "beyond ASCII\|^ *1\.82 0[12]$\|^ *3\.82 00$\|^ *6\.[89]\.82 00[0-9]*0000$"
+		grep -v "beyond ASCII\|^ *1\.82 0[12]$\|^ *3\.82 00$\|^ *6\.[89]\.82 00[0-9]*0000$" |
+		grep -v "^ *2\.82 0000$\|^ *8\.82 [0-9a-f]\{4\}0\{12\}$"
 }
 
 # as_c: what the C module has no setting for is as with it: RMBEs of one size.
@@ -156,6 +164,7 @@ check "physical networks, of an ordinary user" same pnet_nobody
 check "physical networks, of another namespace" same pnet_netns
 check "lists with connections" same lists
 check "each group is of the namespace of its end" groups_of_ends
+check "reasons for TCP are counted in eight bytes, too" counts_agree
 check "lists with connections of IPPROTO_SMC" same lists_ipproto
 check "lists of groups with two links" same links
 MODULE=ours

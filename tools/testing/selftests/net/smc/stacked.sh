@@ -25,6 +25,7 @@ up_fabric() {
 		up_device plain_a a 10.9.13.1 9000 && up_device plain_b b 10.9.13.2 9000 &&
 		up_vlan wire_a 5 10.9.5.1 && up_vlan wire_b 5 10.9.5.2 &&
 		up_vlan wire_a 6 10.9.6.1 && up_vlan wire_b 6 10.9.6.2 &&
+		up_vlan wire_a 300 10.9.22.1 && up_vlan wire_b 300 10.9.22.2 &&
 		up_vlan wire_a 8 10.9.18.1 && up_vlan wire_b 8 10.9.18.2 &&
 		up_vlan wire_a 9 10.9.19.1 && up_vlan wire_b 9 10.9.19.2 &&
 		up_vlan wire_a 10 10.9.20.1 && up_vlan wire_b 10 10.9.20.2 &&
@@ -164,6 +165,7 @@ ask_all() {
 	MODULE=$1
 	load_smc && within 20 ports_up && common_eid && one_link || return
 	asked plain "$IP_B" && asked vlan 10.9.5.2 && asked vlan_again 10.9.5.2 && asked other_vlan 10.9.6.2 || return
+	ask wide_vlan 10.9.22.2 || return
 	asked bridge 10.9.9.2 && asked bond 10.9.14.2 && asked vlan_on_bond 10.9.21.2 &&
 		asked bridge_over_vlan 10.9.11.2 && asked soft 10.9.15.2 || return
 	ask_named && unnamed && within 20 unload_smc
@@ -227,9 +229,14 @@ serves() {
 	grep -q "^link: rxe_near_a [^ ]*:$2 [^ ]*:$3\$" "$ANSWERS/$1.ours"
 }
 
-# groups_are NAME VLAN NETWORK_A NETWORK_B: so says our module.
+# groups_are NAME VLAN NETWORK_A NETWORK_B: so say both modules.
 groups_are() {
-	[ "$(sed -n 's/^group: //p' "$ANSWERS/$1.ours")" = "client $2 $3"$'\n'"server $2 $4" ] && same "$1"
+	module_says ours "$@" && same "$1"
+}
+
+# module_says MODULE NAME VLAN NETWORK_A NETWORK_B
+module_says() {
+	[ "$(sed -n 's/^group: //p' "$ANSWERS/$2.$1")" = "client $3 $4"$'\n'"server $3 $5" ]
 }
 
 require "RDMA modules load" load_rdma
@@ -242,6 +249,8 @@ check "a VLAN on it" uses vlan rxe_wire_a rxe_wire_b
 check "the group has its id" groups_are vlan 5 "" ""
 check "and the next connection" groups_are vlan_again 5 "" ""
 check "another VLAN has another group" groups_are other_vlan 6 "" ""
+check "all bits of a VLAN's id are told" module_says ours wide_vlan 300 "" ""
+check "of which the C module's attribute has eight" module_says c wide_vlan 44 "" ""
 # Soft RoCE does not hear what comes by these.
 check "a bridge" same bridge
 check "one end gives it up, and tells the other" gave_up bridge
