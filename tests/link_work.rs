@@ -44,6 +44,7 @@ use smc_proto::wire::llc::{
     AddLinkV2,
     Body,
     ConfirmLink,
+    DeleteLink,
     DeleteReason,
     Kind,
     LlcMessage,
@@ -458,6 +459,44 @@ fn a_deleted_link_is_replaced_by_the_server_and_missed_by_the_client() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_link_that_is_to_be_deleted_is_going_until_that_is_done() {
+    let request = DeleteLink {
+        link_num: Some(LinkNum(2)),
+        orderly: true,
+        reason: DeleteReason::LOST_PATH,
+    };
+    let done = DeleteLink {
+        reason: DeleteReason::DONE,
+        ..request
+    };
+    let agreed = LinkWork::DeleteLink(SECOND, DeleteCause::Agreed);
+    for (role, is_busy) in [
+        (Role::Client, false),
+        (Role::Server, false),
+        (Role::Server, true),
+    ] {
+        let mut end = End::new(role, Version::V2);
+        if is_busy {
+            end.confirm_rkey(1).unwrap();
+        }
+        let going = |end: &End| [FIRST, SECOND].map(|idx| end.llc.is_going(idx));
+        assert_eq!(going(&end), [false, false]);
+        end.deliver_body(Kind::Request, Body::DeleteLink(request));
+        assert_eq!(going(&end), [false, true], "{role:?} {is_busy}");
+        if is_busy {
+            end.sleep(2000);
+            assert_eq!(going(&end), [false, true], "its turn has come");
+        }
+        if role == Role::Server {
+            end.deliver_body(Kind::Response, Body::DeleteLink(done));
+        }
+        assert_eq!(going(&end), [false, true], "the client agrees");
+        assert!(work(&mut end.llc).contains(&agreed));
+        assert_eq!(going(&end), [false, false]);
     }
 }
 

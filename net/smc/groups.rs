@@ -329,10 +329,11 @@ pub(crate) fn link_as_client(ends: &TcpEnds, gid: Gid) -> Option<(Arc<LinkGroup>
     })
 }
 
-/// Returns true if a handshake names a group that the connection may not use: see [`LinkGroup::is_of_others`].
-pub(crate) fn is_of_others(wanted: &LgrKey, net: NetNsId) -> bool {
+/// Returns true if a handshake names a link of a group that lives: see [`LinkGroup::is_named`].
+/// Context: may sleep.
+pub(crate) fn is_any_named(wanted: &LgrKey) -> bool {
     let mut is_any = false;
-    for_each(|group| is_any |= group.is_of_others(wanted, net));
+    for_each(|group| is_any |= group.is_named(wanted));
     is_any
 }
 

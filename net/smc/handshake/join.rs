@@ -55,7 +55,6 @@ use crate::{
     groups,
     lgr::{
         ConnReservation,
-        LinkGroup,
         LinkRef, //
     }, //
 };
@@ -71,8 +70,8 @@ const TICK: Jiffies = time::HZ / 50 + 1;
 ///
 /// # Errors
 ///
-/// [`Reason::NoServerLink`] if the group is there, but not for this TCP connection; else [`Reason::SyncError`], after
-/// which the server terminates its group.
+/// [`Reason::NoServerLink`] if the group is there, but this connection cannot use it: see
+/// [`groups::is_any_named`]; else [`Reason::SyncError`], after which the server terminates its group.
 pub(super) fn find_named(
     wanted: &[Option<LgrKey>],
     net: NetNsId,
@@ -80,12 +79,10 @@ pub(super) fn find_named(
     let mut all = wanted.iter().flatten();
     let found = all.find_map(|wanted| Some((groups::find(wanted, net)?, *wanted)));
     let mut all = wanted.iter().flatten();
-    found.ok_or_else(
-        || match all.any(|wanted| groups::is_of_others(wanted, net)) {
-            true => Reason::NoServerLink,
-            false => Reason::SyncError,
-        },
-    )
+    found.ok_or_else(|| match all.any(groups::is_any_named) {
+        true => Reason::NoServerLink,
+        false => Reason::SyncError,
+    })
 }
 
 /// Saves the peer's RMBE of a connection, with the rkey for the link `named`: it has to be in an RMB that the peer has
@@ -187,14 +184,5 @@ pub(super) fn may_confirm(clc: &mut ClcChannel<'_>, accepted_at: Instant) -> Res
             ClcMessage::Decline(decline) => Err(Failure::from(&decline)),
             _ => Err(Fatal::Protocol.into()),
         },
-    }
-}
-
-impl LinkGroup {
-    /// Whether `wanted` names the group, but for a TCP connection that may not use it.
-    /// Context: does not sleep.
-    pub(crate) fn is_of_others(&self, wanted: &LgrKey, net: NetNsId) -> bool {
-        let ends = self.params.ends;
-        wanted.ends != ends && self.matches(&LgrKey { ends, ..*wanted }, net)
     }
 }

@@ -19,7 +19,8 @@ use smc_proto::{
     lgr::{
         find::{
             LgrKey,
-            LgrView, //
+            LgrView,
+            LinkEnds, //
         },
         Rtokens,
         TerminateReason, //
@@ -75,15 +76,31 @@ impl LinkGroup {
         let has_row = !Rtokens::new(&mut inner.rtokens).is_full();
         let has_room = inner.conns.has_room() && has_row && self.rmbs.has_room();
         drop(inner);
+        self.view(&self.ends(net), has_room).matches(wanted)
+    }
+
+    /// Returns whether a server names the group, which lives, though the connection may be unable to use it; see
+    /// [`LgrView::is_named`].
+    /// Context: does not sleep.
+    pub(crate) fn is_named(&self, wanted: &LgrKey) -> bool {
+        if self.terminating().is_some() {
+            return false;
+        }
+        // The former links after those that there are: one that goes meanwhile is among either.
+        let links = self.ends(self.params.net);
+        let former = self.former_links();
+        self.view(&links, true).is_named(&former, wanted, now())
+    }
+
+    fn view<'a>(&self, links: &'a LinkEnds, has_room: bool) -> LgrView<'a> {
         LgrView {
             role: self.params.role,
             peer: self.params.peer,
             vlan: self.params.vlan,
             ends: self.params.ends,
             has_room,
-            links: &self.ends(net),
+            links,
         }
-        .matches(wanted)
     }
 
     /// Starts the end of the group: no connection joins any more, and the scheduler runs the rest. Only the first

@@ -28,6 +28,7 @@ use smc_proto::{
         },
         find::{
             self,
+            FormerLinks,
             LinkEnds, //
         },
         redundancy,
@@ -95,6 +96,8 @@ struct LinksInner {
     is_closed: bool,
     /// The links taken down last, of those that may deliver data after that.
     retired: [LinkNum; MAX_LINKS],
+    /// The links that went last.
+    former: FormerLinks,
 }
 
 impl Links {
@@ -107,6 +110,7 @@ impl Links {
             last_number: LinkNum(1),
             is_closed: false,
             retired: [LinkNum::NONE; MAX_LINKS],
+            former: FormerLinks::default(),
         };
         pin_init!(Self {
             inner <- new_spinlock_bh!(inner, "smc::Links::inner"),
@@ -216,10 +220,19 @@ impl LinkGroup {
         Ok(())
     }
 
-    /// Removes a link from the table.
+    /// Removes a link from the table, and remembers its end for a while.
     /// Context: does not sleep.
     pub(crate) fn take_link(&self, idx: LinkIdx) -> Option<Arc<Link>> {
-        self.links.inner.lock().table[idx].take()
+        let end = self.link(idx)?.end();
+        let mut inner = self.links.inner.lock();
+        inner.former.note(end, now());
+        inner.table[idx].take()
+    }
+
+    /// Returns the links that were removed last.
+    /// Context: does not sleep.
+    pub(super) fn former_links(&self) -> FormerLinks {
+        self.links.inner.lock().former
     }
 
     /// Returns the links of a group that ends, and lets none be added any more.
@@ -309,11 +322,15 @@ impl LinkGroup {
         })
     }
 
-    /// Returns, by index, the links that carry new connections, and old ones when the load is balanced. Of links that
-    /// share a port that is only the first, and none that others make superfluous, which is deleted soon.
+    /// Returns, by index, the links that carry new connections, and old ones when the load is balanced: none that is to
+    /// be deleted, or that others make superfluous, which is deleted soon; of links that share a port only the first.
     /// Context: does not sleep.
     pub(crate) fn eligible_links(&self) -> LinkMap<bool> {
-        let ports = self.ports();
+        let going = self.going_links();
+        let mut ports = self.ports();
+        for idx in LinkIdx::ALL {
+            ports[idx].take_if(|_| going[idx]);
+        }
         let is_shared = LgrType::of(&ports).is_asymmetric();
         let first = ports.position(Option::is_some);
         let superfluous = redundancy::superfluous(&ports);
@@ -321,6 +338,12 @@ impl LinkGroup {
             let is_first = first == Some(idx);
             ports[idx].is_some() && superfluous != Some(idx) && (is_first || !is_shared)
         }))
+    }
+
+    /// Returns, by index, the links that are to be deleted.
+    fn going_links(&self) -> LinkMap<bool> {
+        let inner = self.inner.lock();
+        LinkMap(LinkIdx::ALL.map(|idx| inner.llc.core.is_going(idx)))
     }
 
     /// Returns the number of connections on each of these links.
@@ -341,9 +364,9 @@ impl LinkGroup {
         Some(link.clone())
     }
 
-    /// Chooses the link for a connection that leaves its own: the one with the fewest
-    /// connections of those that `can_carry` it and reach the peer's RMB `row`, if that is known. The connection is
-    /// counted there from now on.
+    /// Chooses the link for a connection that leaves its own: the one with the fewest connections of those that
+    /// `can_carry` it and reach the peer's RMB `row`, if that is known; one that is to be deleted only if there is no
+    /// other. The connection is counted there from now on.
     /// Context: does not sleep.
     pub(crate) fn choose_link(
         &self,
@@ -353,7 +376,13 @@ impl LinkGroup {
     ) -> Option<LinkRef> {
         let reaches = |idx| row.is_none_or(|row| self.rtoken(row, idx).is_some());
         let links = self.active_links(|idx| can_carry(idx) && reaches(idx));
-        self.choose(&links, |conns, idx| conns.set_link(token, idx))
+        let going = self.going_links();
+        let mut lasting = links.clone();
+        for idx in LinkIdx::ALL {
+            lasting[idx].take_if(|_| going[idx]);
+        }
+        let lasting = self.choose(&lasting, |conns, idx| conns.set_link(token, idx));
+        lasting.or_else(|| self.choose(&links, |conns, idx| conns.set_link(token, idx)))
     }
 
     /// Counts a connection on link `idx`.

@@ -25,7 +25,10 @@ use crate::id::{
     Eid,
     PeerId, //
 };
-use crate::lgr;
+use crate::lgr::{
+    self,
+    find::FormerLinks, //
+};
 use crate::reason::Reason;
 use crate::time::Duration;
 use crate::wire::clc::{
@@ -52,6 +55,8 @@ pub use new_lgr::{
 
 /// Time to wait for a PROPOSAL, ACCEPT or CONFIRM.
 pub const CLC_WAIT: Duration = Duration::from_secs(6);
+
+const _: () = assert!(CLC_WAIT.as_nanos() <= FormerLinks::KEPT.as_nanos());
 
 /// Time after an ACCEPT in which a client that joins a link group may send its CONFIRM. It is less than
 /// [`CLC_WAIT`] by what the two messages may be on their way: a server that has stopped to wait gives the

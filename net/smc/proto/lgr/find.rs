@@ -7,9 +7,10 @@
 
 use core::net::IpAddr;
 
-use super::{LinkIdx, LinkMap, Role};
+use super::{LinkIdx, LinkMap, Role, MAX_LINKS};
 use crate::id::{Gid, Mac, PeerId, QpNum};
 use crate::link;
+use crate::time::{Duration, Instant};
 
 /// Addresses of a handshake's TCP connection. A peer can forge the contents of handshake messages; these addresses were
 /// verified by TCP.
@@ -144,18 +145,23 @@ impl LgrView<'_> {
     /// The client does not check for room: the server has done so. An active link whose device the namespace may not
     /// use excludes the group, unless an earlier link matched.
     pub fn matches(&self, wanted: &LgrKey) -> bool {
-        self.is_meant(wanted) && wanted.ends.may_join(self.role, &self.ends)
-    }
-
-    /// Returns true if the handshake names this group, whether or not the connection may use it. If it may not, a
-    /// client declines with [`crate::reason::Reason::NoServerLink`]: out of sync would end the group of its other
-    /// users.
-    pub fn is_meant(&self, wanted: &LgrKey) -> bool {
-        self.role == wanted.role()
-            && self.peer == wanted.peer
-            && self.vlan == wanted.vlan
+        self.is_with(wanted)
             && (self.role == Role::Client || self.has_room)
             && self.has_link(wanted)
+            && wanted.ends.may_join(self.role, &self.ends)
+    }
+
+    /// Returns true if the handshake names a link of this group, or one of its `former` links, whether or not the
+    /// connection can use it: the link is going, the group is full, or it is for other TCP connections. Then a client
+    /// declines with [`crate::reason::Reason::NoServerLink`]: out of sync would end the group of its other users.
+    pub fn is_named(&self, former: &FormerLinks, wanted: &LgrKey, now: Instant) -> bool {
+        let mut links = self.links.iter().flatten();
+        self.is_with(wanted)
+            && (links.any(|link| link.is_named_by(wanted)) || former.has(wanted, now))
+    }
+
+    fn is_with(&self, wanted: &LgrKey) -> bool {
+        self.role == wanted.role() && self.peer == wanted.peer && self.vlan == wanted.vlan
     }
 
     fn has_link(&self, wanted: &LgrKey) -> bool {
@@ -164,6 +170,30 @@ impl LgrView<'_> {
             .filter(|link| link.state.is_active())
             .take_while(|link| link.is_visible)
             .any(|link| link.is_named_by(wanted))
+    }
+}
+
+/// The peer's sides of the links that a group has lost last. An ACCEPT that names one of them may have been on its way
+/// when the two ends agreed on its deletion.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FormerLinks([Option<(LinkEnd, Instant)>; MAX_LINKS]);
+
+impl FormerLinks {
+    /// How long one counts: a client does not wait longer for an ACCEPT.
+    pub(crate) const KEPT: Duration = Duration::from_secs(6);
+
+    /// Notes that the link to `end` goes at `now`.
+    pub fn note(&mut self, end: LinkEnd, now: Instant) {
+        self.0.rotate_right(1);
+        if let Some(newest) = self.0.first_mut() {
+            *newest = Some((end, now));
+        }
+    }
+
+    /// Returns true if the handshake names one that was there a short time before `now`.
+    fn has(&self, wanted: &LgrKey, now: Instant) -> bool {
+        let mut links = self.0.iter().flatten();
+        links.any(|(end, gone)| end.is_named_by(wanted) && now.saturating_since(*gone) < Self::KEPT)
     }
 }
 
@@ -230,6 +260,11 @@ mod tests {
         }
     }
 
+    /// Whether the group has a link that the handshake names, and no former ones.
+    fn is_named(group: &LgrView<'_>, wanted: &LgrKey) -> bool {
+        group.is_named(&FormerLinks::default(), wanted, Instant::ZERO)
+    }
+
     #[test]
     fn every_criterion_counts() {
         let links = links(&[end(1)]);
@@ -269,7 +304,7 @@ mod tests {
                 let group = group(role, &links);
                 let joins = role == Role::Client && joins_as_client;
                 assert_eq!(group.matches(&wanted), joins, "{role:?} {wanted:?}");
-                assert!(group.is_meant(&wanted));
+                assert!(is_named(&group, &wanted));
             }
         }
     }
@@ -338,6 +373,56 @@ mod tests {
             let matches = group(Role::Client, &links).matches(&wanted(Some(1)));
             assert_eq!(matches, state == link::LinkState::Active);
         }
+    }
+
+    #[test]
+    fn a_group_that_lives_is_not_out_of_sync() {
+        let states = link::LinkState::ALL.into_iter();
+        let going = states.map(|state| LinkEnd { state, ..end(1) });
+        let hidden = LinkEnd {
+            is_visible: false,
+            ..end(1)
+        };
+        for link in going.chain([hidden]) {
+            let links = links(&[link, end(2)]);
+            let mut group = group(Role::Client, &links);
+            for has_room in [true, false] {
+                group.has_room = has_room;
+                assert!(is_named(&group, &wanted(Some(1))), "{link:?}");
+            }
+            assert!(!is_named(&group, &wanted(Some(3))));
+            let spoil: [fn(&mut LgrKey); 4] = [
+                |wanted| wanted.peer = PeerId::NONE,
+                |wanted| wanted.vlan = 0,
+                |wanted| wanted.peer_gid = Gid::NONE,
+                |wanted| wanted.peer_qp = None,
+            ];
+            for spoil in spoil {
+                let mut wanted = wanted(Some(1));
+                spoil(&mut wanted);
+                assert!(!is_named(&group, &wanted), "{wanted:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_accept_may_name_a_link_that_went_while_it_was_on_its_way() {
+        let links = links(&[end(1)]);
+        let group = group(Role::Client, &links);
+        let mut former = FormerLinks::default();
+        let at = |secs| Instant::ZERO.saturating_add(Duration::from_secs(secs));
+        let is_named = |former: &FormerLinks, qp, now| {
+            assert!(!group.matches(&wanted(Some(qp))));
+            group.is_named(former, &wanted(Some(qp)), now)
+        };
+        assert!(!is_named(&former, 2, at(10)));
+        former.note(end(2), at(10));
+        former.note(end(3), at(11));
+        assert!(is_named(&former, 2, at(10)) && is_named(&former, 3, at(16)));
+        // A queue pair that a peer made later has its number.
+        assert!(!is_named(&former, 2, at(16)));
+        (4..4 + MAX_LINKS as u32).for_each(|qp| former.note(end(qp), at(12)));
+        assert!(!is_named(&former, 3, at(12)) && is_named(&former, 4, at(12)));
     }
 
     #[test]

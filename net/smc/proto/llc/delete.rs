@@ -119,6 +119,13 @@ impl Llc {
         }
     }
 
+    /// Returns true if link `idx` is to be deleted, though it may be active until that is done. No connection is to
+    /// begin there: a client that asked for it does not use the link any more.
+    pub fn is_going(&self, idx: LinkIdx) -> bool {
+        let is_flow = matches!(&self.flow, Some(Flow::DeleteLink { what, .. }) if what.idx == idx);
+        is_flow || self.queue.deletes(idx) || self.link_work.deletes(idx)
+    }
+
     /// The peer deletes all links. The client answers a server, which may keep the link until then; the server carries
     /// out a client's request, see [`TerminateReason::delete_all`].
     fn on_delete_group<'a>(&self, request: &DeleteLink, idx: LinkIdx) -> Actions<'a> {

@@ -98,6 +98,11 @@ impl LinkWorkQueue {
         waits_for_nobody || self.has_deletes() || (is_idle && self.add.is_some())
     }
 
+    /// Returns true if link `idx` is to be deleted.
+    pub(super) fn deletes(&self, idx: LinkIdx) -> bool {
+        self.deletes[idx].is_some()
+    }
+
     fn has_deletes(&self) -> bool {
         self.deletes.iter().any(Option::is_some)
     }

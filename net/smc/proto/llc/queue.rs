@@ -66,6 +66,13 @@ impl Queue {
         }
     }
 
+    /// Returns true if link `idx` is to be deleted.
+    pub(super) fn deletes(&self, idx: LinkIdx) -> bool {
+        let deletes_it =
+            |what: &Pending| matches!(what, Pending::Delete(what) if what.idx() == idx);
+        self.list.iter().flatten().any(deletes_it)
+    }
+
     /// Appends a request, in place of those it makes superfluous.
     pub(super) fn push(&mut self, what: Pending) {
         self.retain(|earlier| !earlier.is_replaced_by(&what));

@@ -33,6 +33,23 @@ losses() {
 	losses_by smctest "" "$@"
 }
 
+# dialled COMMAND...: meanwhile connections are made and closed all the time, over TCP if not over SMC. Messages take
+# their time, so that many are under way when a link goes.
+dialled() {
+	local code device dialler
+	for device in a b; do
+		in_place $device tc qdisc add dev wire_$device root netem delay 30ms || return
+	done
+	touch /tmp/dialled
+	while [ -e /tmp/dialled ]; do smctest --port 7030 connrate --processes 8 --count 80; done >/dev/null 2>&1 &
+	dialler=$!
+	"$@"
+	code=$?
+	rm -f /tmp/dialled
+	wait "$dialler"
+	noise wire_a a wire_b b && return $code
+}
+
 # saturated NAME NUMBER LOSE RESTORE DEVICE... and saturated6, over IPv6: of connections that send all they can: rings
 # are full, writers wait at both ends, urgent data is on its way, splice writes.
 saturated() {
@@ -123,6 +140,7 @@ require "links are tested often" often
 STALL=15
 
 losses "links go down" "$(scale 20 480)" link_down link_up "wire_a a" "wire2_b b" "wire_b b" "wire2_a a"
+dialled losses "a link of the client goes while others connect" "$(scale 8 80)" link_down link_up "wire2_a a"
 losses "devices are removed" "$(scale 20 480)" device_del device_add \
 	"wire_a a" "wire2_b b" "wire_b b" "wire2_a a"
 losses "packets get lost" "$(scale 2 40)" silence noise "wire_a a wire_b b" "wire2_a a wire2_b b"
