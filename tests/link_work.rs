@@ -232,6 +232,26 @@ fn what_connections_and_the_peer_wait_for_comes_first() {
 }
 
 #[test]
+fn flushes_without_end_leave_turns_to_others() {
+    let others = [
+        LinkWork::DeleteLink(SECOND, DeleteCause::Agreed),
+        LinkWork::PrepareLink(NEW),
+        OWN,
+    ];
+    let mut llc = Llc::new(params(Role::Server, Version::V2));
+    for work in others {
+        llc.queue_link_work(work);
+    }
+    for other in others {
+        for next in [LinkWork::FlushRx, other] {
+            llc.queue_link_work(LinkWork::FlushRx);
+            assert_eq!(llc.next_link_work(), Some(next));
+        }
+    }
+    assert_eq!(work(&mut llc), [LinkWork::FlushRx]);
+}
+
+#[test]
 fn a_flow_of_ours_waits_until_the_one_under_way_ends() {
     let mut server = End::new(Role::Server, Version::V2);
     server.confirm_rkey(1).unwrap();

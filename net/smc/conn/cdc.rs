@@ -75,6 +75,10 @@ impl Conn {
             }
             return self.conclude_message(result);
         }
+        if let RxVerdict::Abort(fault) = verdict {
+            drop(inner);
+            return self.on_fault(fault);
+        }
         let is_held = !inner.needs_sync() || inner.hold_arrival(idx, cdc);
         drop(inner);
         if !is_held {

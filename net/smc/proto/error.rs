@@ -86,6 +86,8 @@ pub enum PeerMisbehaved {
     CursorJump,
     /// A message names an RMBE that was not offered, or that its data are not in.
     UnknownRmbe,
+    /// The peer fails over again and again before anything that arrived can be told.
+    TooManyFailovers,
 }
 
 impl PeerMisbehaved {
@@ -102,7 +104,8 @@ impl PeerMisbehaved {
             | Self::ProducerOverrun
             | Self::ConsumerOverrun
             | Self::CursorJump
-            | Self::UnknownRmbe => None,
+            | Self::UnknownRmbe
+            | Self::TooManyFailovers => None,
         }
     }
 }

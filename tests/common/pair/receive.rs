@@ -38,6 +38,7 @@ impl Pair {
             RxVerdict::Deliver => self.deliver(side, &cdc),
             RxVerdict::Hold => {}
             RxVerdict::HoldAndFlush => host.drain = true,
+            RxVerdict::Abort(fault) => panic!("{fault:?}"),
         }
     }
 

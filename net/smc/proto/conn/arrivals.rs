@@ -212,6 +212,7 @@ mod tests {
                 RxVerdict::Hold | RxVerdict::HoldAndFlush => {
                     assert!(self.arrivals.hold(idx, cdc, &self.stream));
                 }
+                RxVerdict::Abort(fault) => assert_eq!(Err(fault), Ok(())),
             }
             verdict
         }

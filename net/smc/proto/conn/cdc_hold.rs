@@ -11,9 +11,12 @@
 use crate::conn::{
     is_before,
     Cdc,
+    Fault,
     ProducerFlags,
     Stream, //
 };
+use crate::error::PeerMisbehaved;
+use crate::lgr::MAX_LINKS;
 
 /// The CDC messages of one connection that wait for a flush of the CQs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +33,8 @@ struct HeldCdc {
     newest: Option<Cdc>,
     /// A later validation: the peer failed over again.
     last: Option<Cdc>,
+    /// The number of later validations.
+    later: usize,
     /// The CQs are being flushed.
     is_flushing: bool,
 }
@@ -44,6 +49,8 @@ pub enum RxVerdict {
     /// It was held, and the CQs of all links are to be flushed: [`CdcHold::begin_flush`] before, [`CdcHold::release`]
     /// after that.
     HoldAndFlush,
+    /// The connection has to be aborted.
+    Abort(Fault),
 }
 
 /// Messages for [`Stream::on_cdc`], in order.
@@ -66,12 +73,18 @@ impl CdcHold {
                     urgent: None,
                     newest: None,
                     last: None,
+                    later: 0,
                     is_flushing: false,
                 });
                 RxVerdict::HoldAndFlush
             }
             None => RxVerdict::Deliver,
+            // Each asks for another flush, which all connections of the group wait for.
+            Some(held) if is_validation && held.later >= MAX_LINKS => {
+                RxVerdict::Abort(PeerMisbehaved::TooManyFailovers.into())
+            }
             Some(held) if is_validation => {
+                held.later = held.later.saturating_add(1);
                 held.last = Some(*cdc);
                 held.is_flushing = false;
                 RxVerdict::HoldAndFlush
@@ -143,7 +156,6 @@ mod tests {
     use crate::buffer::SizeClass;
     use crate::conn::{
         EpollMask,
-        Fault,
         StateFlags,
         UrgentState, //
     };
@@ -205,6 +217,23 @@ mod tests {
         let mut rig = Rig::new();
         assert_eq!(rig.arrive(&validation(1)), RxVerdict::Deliver);
         assert_eq!(rig.arrive(&data(2, 20)), RxVerdict::Deliver);
+    }
+
+    #[test]
+    fn a_peer_does_not_fail_over_without_end() {
+        let mut rig = Rig::new();
+        // A link after the other was lost, and may have been there again.
+        for _ in 0..=MAX_LINKS {
+            assert_eq!(rig.arrive(&validation(3)), RxVerdict::HoldAndFlush);
+        }
+        let fault = PeerMisbehaved::TooManyFailovers.into();
+        assert_eq!(rig.arrive(&validation(3)), RxVerdict::Abort(fault));
+        let mut rig = Rig::new();
+        for _ in 0..2 * MAX_LINKS {
+            assert_eq!(rig.arrive(&validation(2)), RxVerdict::HoldAndFlush);
+            rig.cdc_hold.begin_flush();
+            rig.cdc_hold.release();
+        }
     }
 
     #[test]

@@ -37,6 +37,8 @@ use crate::time::Instant;
 #[derive(Debug)]
 pub(super) struct LinkWorkQueue {
     flush_rx: bool,
+    /// The last item was that.
+    has_flushed: bool,
     deletes: LinkMap<Option<DeleteCause>>,
     step: Option<LinkWork>,
     rebalance: bool,
@@ -50,6 +52,7 @@ impl LinkWorkQueue {
     pub(super) const fn new() -> Self {
         Self {
             flush_rx: false,
+            has_flushed: false,
             deletes: LinkMap([None; MAX_LINKS]),
             step: None,
             rebalance: false,
@@ -75,9 +78,12 @@ impl LinkWorkQueue {
     }
 
     /// Returns the next item: first what connections wait for, then deletions, which free slots, then what the peer
-    /// waits for, then what it does not know of. A flow of ours cannot begin unless `is_idle`.
+    /// waits for, then what it does not know of. A flow of ours cannot begin unless `is_idle`. A peer can have
+    /// connections wait for flushes without end: after each it is the turn of other items.
     fn pop(&mut self, is_idle: bool) -> Option<LinkWork> {
-        if core::mem::take(&mut self.flush_rx) {
+        let gives_way = core::mem::take(&mut self.has_flushed) && self.has_others(is_idle);
+        if !gives_way && core::mem::take(&mut self.flush_rx) {
+            self.has_flushed = true;
             return Some(LinkWork::FlushRx);
         }
         if let Some(idx) = self.deletes.position(Option::is_some) {
@@ -94,8 +100,13 @@ impl LinkWorkQueue {
     }
 
     fn is_ready(&self, is_idle: bool) -> bool {
-        let waits_for_nobody = self.flush_rx || self.rebalance || self.step.is_some();
-        waits_for_nobody || self.has_deletes() || (is_idle && self.add.is_some())
+        self.flush_rx || self.has_others(is_idle)
+    }
+
+    /// Returns true if there is an item besides a flush.
+    fn has_others(&self, is_idle: bool) -> bool {
+        let waits_for_nobody = self.rebalance || self.step.is_some() || self.has_deletes();
+        waits_for_nobody || (is_idle && self.add.is_some())
     }
 
     /// Returns true if link `idx` is to be deleted.
