@@ -463,7 +463,8 @@ fn confirm_rkey(conn: &Conn, at: &LinkRef) -> Result<(), Reason> {
     let group = &conn.group;
     let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
     if group.confirm_rkey(rmbe.rmb(), at).is_err() {
-        group.rmbs.forget(rmbe.rmb());
+        rmbe.rmb().retire();
+        group.free_retired_rmbs();
         return Err(Reason::RegistrationFailed);
     }
     Ok(())

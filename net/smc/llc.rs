@@ -283,7 +283,7 @@ impl LinkGroup {
         }
         self.for_each(|member| member.on_link_gone());
         self.rmbs.clear();
-        self.sndbufs.clear();
+        self.sndbufs.close();
         self.wake_llc_waiters();
     }
 

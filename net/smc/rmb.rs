@@ -10,6 +10,7 @@
 mod announcing;
 mod quarantine;
 mod send;
+mod unused;
 mod used;
 
 use kernel::{
@@ -56,8 +57,6 @@ use smc_proto::{
         LinkMap,
         Rtoken, //
     },
-    llc::rkey::Deletion,
-    time::Instant, //
 };
 
 use crate::{
@@ -75,6 +74,7 @@ pub(crate) use send::{
     SendPool,
     SndbufGuard, //
 };
+pub(crate) use unused::UnusedRmbs;
 pub(crate) use used::unused_bytes;
 use used::RmbeBitmap;
 
@@ -103,6 +103,8 @@ pub(crate) struct Rmb {
     used: SpinLockBh<RmbeBitmap>,
     /// The peer has the key.
     is_rkey_confirmed: Atomic<bool>,
+    /// It may have it.
+    is_rkey_sent: Atomic<bool>,
     /// Set if the device of any link, now or earlier, requires DMA synchronisation.
     needs_sync: Atomic<bool>,
 }
@@ -133,6 +135,7 @@ impl Rmb {
                 mrs <- new_spinlock_bh!(LinkMap::default(), "smc::Rmb::mrs"),
                 used <- new_spinlock_bh!(used, "smc::Rmb::used"),
                 is_rkey_confirmed: Atomic::new(false),
+                is_rkey_sent: Atomic::new(false),
                 needs_sync: Atomic::new(false),
             }),
             GFP_KERNEL,
@@ -161,15 +164,25 @@ impl Rmb {
         self.used.lock().quarantined()
     }
 
+    /// Gives no more elements to connections: it could not be registered, or the peer did not take its key. Connections
+    /// that have one may still try. It is freed with other unused ones.
+    /// Context: any.
+    pub(crate) fn retire(&self) {
+        self.used.lock().retire();
+    }
+
     /// Returns the size of all elements, bytes.
     fn bytes(&self) -> u64 {
         self.blocks.len() as u64 * u64::from(self.size.bytes())
     }
 
-    /// Returns since when no connection has used an element, and the size in bytes; `None` while one does.
-    fn unused(&self) -> Option<(Instant, u64)> {
-        let since = self.used.lock().idle_since()?;
-        Some((since, self.bytes()))
+    /// Returns how many elements connections can have, in use or not.
+    fn usable(&self) -> usize {
+        let used = self.used.lock();
+        match used.is_retired() {
+            true => 0,
+            false => self.blocks.len().saturating_sub(used.quarantined()),
+        }
     }
 
     fn mr(&self, idx: LinkIdx) -> Option<Arc<Mr>> {
@@ -255,7 +268,18 @@ impl Rmb {
 
     /// Records that the peer has the key.
     pub(crate) fn set_rkey_confirmed(&self) {
+        self.set_rkey_sent();
         self.is_rkey_confirmed.store(true, Relaxed);
+    }
+
+    /// Returns true if the peer may have the key.
+    pub(crate) fn is_rkey_sent(&self) -> bool {
+        self.is_rkey_sent.load(Relaxed)
+    }
+
+    /// Records that the key is sent to the peer, whatever it answers.
+    pub(crate) fn set_rkey_sent(&self) {
+        self.is_rkey_sent.store(true, Relaxed);
     }
 }
 
@@ -389,9 +413,6 @@ impl Drop for Rmbe {
     }
 }
 
-/// RMBs that are deleted together: as many as fit in one message to the peer.
-pub(crate) type UnusedRmbs = [Option<Arc<Rmb>>; Deletion::MAX];
-
 /// The RMBs of a link group.
 #[pin_data]
 pub(crate) struct RmbPool {
@@ -475,9 +496,9 @@ impl RmbPool {
             if let Some(rmbe) = found.or_else(|| of_size().find_map(Rmb::take)) {
                 return Ok((rmbe, false));
             }
-            let last = of_size().map(|rmb| rmb.blocks.len()).max();
-            let usable = |rmb: &Arc<Rmb>| rmb.blocks.len().saturating_sub(rmb.quarantined());
-            let have: usize = of_size().map(usable).sum();
+            let of_use = || of_size().filter(|rmb| rmb.usable() > 0);
+            let last = of_use().map(|rmb| rmb.blocks.len()).max();
+            let have: usize = of_use().map(|rmb| rmb.usable()).sum();
             let most = (link.max_mr_bytes() / size.bytes() as usize).min(MAX_ELEMENTS);
             // Not more than the group can ever use.
             let most = most.min(self.max_conns.saturating_sub(have)).max(1);
@@ -507,23 +528,8 @@ impl RmbPool {
         self.quarantined.get() < quarantine::limit(self.max_conns) as u64
     }
 
-    /// Puts back RMBs whose keys the peer may not have deleted, if it may write to their elements. Their elements
-    /// are not used for connections.
-    /// Context: may sleep.
-    pub(crate) fn put_back(&self, gone: UnusedRmbs) {
-        let maybe_written = gone
-            .into_iter()
-            .flatten()
-            .filter(|rmb| rmb.quarantined() > 0);
-        for rmb in maybe_written {
-            rmb.used.lock().retire();
-            // Without memory for the list the RMB is freed: a peer that writes to it loses the link.
-            let _ = self.rmbs.lock().push(rmb, GFP_KERNEL);
-        }
-    }
-
     /// Requests unused RMBs of about `bytes` to be freed, when memory is short; returns the bytes available, at most
-    /// `bytes`. [`RmbPool::take_unused`] removes them.
+    /// `bytes`. [`RmbPool::retire_unused`] chooses them.
     /// Context: any.
     pub(crate) fn shrink_target(&self, bytes: u64) -> u64 {
         let part = self.unused.get().min(bytes);
@@ -535,37 +541,6 @@ impl RmbPool {
     /// Context: any.
     pub(crate) fn take_shrink_target(&self) -> u64 {
         self.shrink_target.xchg(0, Relaxed)
-    }
-
-    /// Removes unused RMBs: those unused since `since` or with quarantined elements, and others for the rest of
-    /// `shrink_target`, in bytes. Also returns the earliest time since which a remaining RMB is unused.
-    /// Context: may sleep, but does not allocate.
-    pub(crate) fn take_unused(
-        &self,
-        since: Instant,
-        shrink_target: &mut u64,
-    ) -> (UnusedRmbs, Option<Instant>) {
-        let mut gone = UnusedRmbs::default();
-        let mut next: Option<Instant> = None;
-        let mut rmbs = self.rmbs.lock();
-        // Last one first: it is the largest, and the least useful for a few connections.
-        for i in (0..rmbs.len()).rev() {
-            let Some((idle_since, bytes)) = rmbs.get(i).and_then(|rmb| rmb.unused()) else {
-                continue;
-            };
-            // No reason to wait: its quarantined elements are not recovered otherwise.
-            let has_quarantined = rmbs.get(i).is_some_and(|rmb| rmb.quarantined() > 0);
-            let place = gone.iter_mut().find(|place| place.is_none());
-            let is_due = idle_since <= since || *shrink_target > 0 || has_quarantined;
-            match place.filter(|_| is_due) {
-                Some(place) => {
-                    *place = rmbs.remove(i).ok();
-                    *shrink_target = shrink_target.saturating_sub(bytes);
-                }
-                None => next = Some(next.map_or(idle_since, |at| at.min(idle_since))),
-            }
-        }
-        (gone, next)
     }
 
     /// Returns the size of all RMBs, bytes.
@@ -581,11 +556,6 @@ impl RmbPool {
         let rmbs = core::mem::replace(&mut *self.rmbs.lock(), KVec::new());
         rmbs.iter().for_each(|rmb| rmb.unmap_all());
         drop(rmbs);
-    }
-
-    /// Removes an RMB that could not be registered or announced; it is freed with its last element.
-    pub(crate) fn forget(&self, rmb: &Arc<Rmb>) {
-        self.rmbs.lock().retain(|r| !Arc::ptr_eq(r, rmb));
     }
 
     /// Calls `f` for all RMBs.

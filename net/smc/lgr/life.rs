@@ -296,6 +296,12 @@ impl LinkGroup {
         self.free_unused_rmbs_at(now().saturating_add(QUARANTINED));
     }
 
+    /// Schedules the freeing of RMBs that were retired, once the last connection has left them.
+    /// Context: does not sleep.
+    pub(crate) fn free_retired_rmbs(&self) {
+        self.free_unused_rmbs_at(now().saturating_add(QUARANTINED));
+    }
+
     /// Schedules the freeing of about `bytes` bytes of unused RMBs under memory pressure; returns how many bytes there
     /// are, at most `bytes`.
     /// Context: does not sleep.

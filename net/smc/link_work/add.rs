@@ -175,8 +175,9 @@ fn map_rmbs(
 ) -> Result<Arc<KVec<NewLinkRkey>>> {
     let mut keys = KVec::new();
     group.rmbs.try_for_each(|rmb| {
-        let Some(here) = rmb.rtoken(on) else {
-            return Ok(());
+        let here = match rmb.rtoken(on) {
+            Some(here) if !rmb.is_useless() => here,
+            Some(_) | None => return Ok(()),
         };
         rmb.map(idx, link)?;
         let there = rmb.rtoken(idx).ok_or(ENOLINK)?;

@@ -225,6 +225,7 @@ impl LinkGroup {
             return Err(RkeyError::LinkLost);
         };
         let params = ConfirmRkeyParams { here, others };
+        rmb.set_rkey_sent();
         self.run_llc(|llc, _, now| {
             llc.begin_confirm_rkey(at.idx, params, now)
                 .unwrap_or_default()
@@ -249,13 +250,14 @@ impl LinkGroup {
                 // The peer cannot be notified now.
                 return self.free_unused_rmbs_at(now.saturating_add(unused));
             }
-            let (gone, next) = self.rmbs.take_unused(since, &mut shrink_target);
+            let (gone, next) = self.rmbs.retire_unused(since, &mut shrink_target);
             if gone.iter().all(Option::is_none) {
                 self.release();
                 break next;
             }
-            if !self.delete_rkeys(&gone) {
-                self.rmbs.put_back(gone);
+            let is_told = self.delete_rkeys(&gone);
+            self.rmbs.remove(&gone, is_told);
+            if !is_told {
                 break Some(now);
             }
         };
@@ -267,12 +269,12 @@ impl LinkGroup {
         }
     }
 
-    /// Sends DELETE RKEY for the RMBs that the peer knows, and waits for its answer: returns whether the peer does not
-    /// write to them any more. The flow is held.
+    /// Sends DELETE RKEY for the RMBs that the peer may know, and waits for its answer: returns whether the peer does
+    /// not write to them any more. The flow is held.
     fn delete_rkeys(self: &Arc<Self>, gone: &UnusedRmbs) -> bool {
         let mut keys = [WireRkey::from(Rkey(0)); Deletion::MAX];
         let idx = self.active_link().map(|at| at.idx);
-        let known = gone.iter().flatten().filter(|rmb| rmb.is_rkey_confirmed());
+        let known = gone.iter().flatten().filter(|rmb| rmb.is_rkey_sent());
         let rtokens = known.filter_map(|rmb| rmb.rtoken(idx?));
         let mut count = 0;
         for (key, rtoken) in keys.iter_mut().zip(rtokens) {
@@ -282,7 +284,7 @@ impl LinkGroup {
         let what = keys.get(..count).and_then(Deletion::new);
         let Some((idx, what)) = idx.zip(what) else {
             self.release();
-            return !gone.iter().flatten().any(|rmb| rmb.is_rkey_confirmed());
+            return !gone.iter().flatten().any(|rmb| rmb.is_rkey_sent());
         };
         self.run_llc(|llc, _, now| llc.begin_delete_rkey(idx, what, now).unwrap_or_default());
         // After any answer, also a refusal, the peer does not write to them any more.

@@ -23,7 +23,7 @@ pub(super) struct Quarantine {
     pub(super) bits: [u64; 4],
     /// Accounts them in the group.
     of_pool: InUse,
-    /// No element of the RMB may be taken: the peer was asked to delete its key.
+    /// No element of the RMB may be taken: the peer did not take its key, or is asked to delete it.
     pub(super) is_retired: bool,
 }
 

@@ -5,6 +5,10 @@
 use core::ops::Deref;
 
 use kernel::sync::{
+    atomic::{
+        Atomic,
+        Relaxed, //
+    },
     Arc, //
 };
 use kernel_ext::{
@@ -63,6 +67,8 @@ pub(crate) struct SendBuf {
 /// A send buffer in use by a connection, until it is given back.
 pub(crate) struct SndbufGuard {
     buf: Arc<SendBuf>,
+    /// [`SendPool::epoch`] when it was taken.
+    epoch: u32,
     /// Accounts it as used.
     _counted: InUse,
 }
@@ -166,11 +172,19 @@ impl IdleSendBuf {
     }
 }
 
+struct Idle {
+    bufs: KVec<IdleSendBuf>,
+    /// The group has ended, and no buffer is kept.
+    is_closed: bool,
+}
+
 /// The idle send buffers of a link group.
 #[pin_data]
 pub(crate) struct SendPool {
     #[pin]
-    idle: SpinLockBh<KVec<IdleSendBuf>>,
+    idle: SpinLockBh<Idle>,
+    /// How often a device has gone. What was taken before may be mapped for it, though its connection uses another one.
+    epoch: Atomic<u32>,
     /// Bytes of all buffers, idle and in use.
     all: Arc<Gauge>,
     buf_type: BlockKind,
@@ -179,8 +193,13 @@ pub(crate) struct SendPool {
 impl SendPool {
     /// Creates an empty pool of that kind of buffers.
     pub(crate) fn new(buf_type: BlockKind) -> impl PinInit<Self, Error> {
+        let idle = Idle {
+            bufs: KVec::new(),
+            is_closed: false,
+        };
         try_pin_init!(Self {
-            idle <- new_spinlock_bh!(KVec::new(), "smc::SendPool::idle"),
+            idle <- new_spinlock_bh!(idle, "smc::SendPool::idle"),
+            epoch: Atomic::new(0),
             all: Gauge::new()?,
             buf_type,
         }? Error)
@@ -211,9 +230,13 @@ impl SendPool {
     /// as used until it is given back.
     /// Context: may sleep.
     pub(crate) fn take(&self, want: SizeClass, stats: &Buffers) -> Result<(SndbufGuard, bool)> {
+        // ORDERING: Before the buffer is taken out of the list, or its link looked at for a device: both take a lock
+        // that is taken before the next epoch begins.
+        let epoch = self.epoch.load(Relaxed);
         let (buf, is_new) = self.take_any(want)?;
         let guard = SndbufGuard {
             _counted: stats.hold(buf.size.bytes()),
+            epoch,
             buf,
         };
         Ok((guard, is_new))
@@ -245,8 +268,9 @@ impl SendPool {
 
     fn take_idle(&self, size: SizeClass) -> Option<Arc<SendBuf>> {
         let mut idle = self.idle.lock();
-        let i = idle.iter().position(|idle| idle.buf.size == size)?;
-        Some(idle.remove(i).ok()?.buf)
+        let bufs = &mut idle.bufs;
+        let i = bufs.iter().position(|idle| idle.buf.size == size)?;
+        Some(bufs.remove(i).ok()?.buf)
     }
 
     /// Returns the size of all buffers, idle and in use, in bytes.
@@ -257,15 +281,24 @@ impl SendPool {
     /// Frees the idle buffers.
     /// Context: may sleep.
     pub(crate) fn clear(&self) {
-        let idle = core::mem::replace(&mut *self.idle.lock(), KVec::new());
+        let idle = core::mem::replace(&mut self.idle.lock().bufs, KVec::new());
         drop(idle);
     }
 
-    /// Drops the idle buffers' mappings for a device.
+    /// Frees the idle buffers, and those in use when they are given back: the group has ended.
+    /// Context: may sleep.
+    pub(crate) fn close(&self) {
+        self.idle.lock().is_closed = true;
+        self.clear();
+    }
+
+    /// Drops the mappings for a device, which no link uses any more, of the idle buffers, and of those in use when they
+    /// are given back.
     /// Context: does not sleep.
     pub(crate) fn unmap(&self, device: &Arc<Device>) {
         let idle = self.idle.lock();
-        idle.iter().for_each(|idle| idle.buf.unmap(device));
+        self.epoch.fetch_add(1, Relaxed);
+        idle.bufs.iter().for_each(|idle| idle.buf.unmap(device));
     }
 
     /// Frees idle buffers of at least `bytes`, or all; returns the bytes freed.
@@ -273,7 +306,7 @@ impl SendPool {
     pub(crate) fn shrink(&self, bytes: u64) -> u64 {
         let mut freed = 0u64;
         while freed < bytes {
-            let Some(idle) = self.idle.lock().pop() else {
+            let Some(idle) = self.idle.lock().bufs.pop() else {
                 break;
             };
             freed = freed.saturating_add(idle.buf.size.bytes().into());
@@ -285,12 +318,20 @@ impl SendPool {
     /// Gives a buffer back. Kept are only a few of each size, and none while the memory for sockets is short.
     /// Context: does not sleep.
     pub(crate) fn release(&self, guard: SndbufGuard) {
-        let SndbufGuard { buf, _counted } = guard;
+        let SndbufGuard {
+            buf,
+            epoch,
+            _counted,
+        } = guard;
         let mut idle = self.idle.lock();
-        let same = idle.iter().filter(|idle| idle.buf.size == buf.size);
-        if same.count() < IDLE_SEND_BUFS && !memory::is_short() {
+        if self.epoch.load(Relaxed) != epoch {
+            buf.release_device();
+        }
+        let Idle { bufs, is_closed } = &mut *idle;
+        let same = bufs.iter().filter(|idle| idle.buf.size == buf.size);
+        if same.count() < IDLE_SEND_BUFS && !*is_closed && !memory::is_short() {
             // Without memory for the list the buffer is freed, which is as good.
-            let _ = idle.push(IdleSendBuf::new(buf), GFP_NOWAIT);
+            let _ = bufs.push(IdleSendBuf::new(buf), GFP_NOWAIT);
         }
     }
 }

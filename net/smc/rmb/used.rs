@@ -111,6 +111,11 @@ impl RmbeBitmap {
         self.quarantine.is_retired = true;
     }
 
+    /// Returns true if no element can be taken any more.
+    pub(super) fn is_retired(&self) -> bool {
+        self.quarantine.is_retired
+    }
+
     fn rest_if_unused(&mut self) {
         if self.bits == self.quarantine.bits {
             self.rest();
