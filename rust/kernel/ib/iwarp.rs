@@ -65,6 +65,10 @@ const FIRST_PORT: u16 = 49152;
 /// Number of ports tried.
 const TRIES: usize = 16;
 
+/// The most private data of a request or a reply, bytes: drivers and the connection manager have its length in one byte
+/// here and there.
+const MAX_PRIVATE_DATA: usize = u8::MAX as usize;
+
 /// State of a connection.
 enum IwConnState<H: Handler> {
     /// All requests are rejected for now.
@@ -140,7 +144,7 @@ impl<H: Handler> Context<H> {
     fn param(&self, data: &[u8]) -> bindings::iw_cm_conn_param {
         bindings::iw_cm_conn_param {
             private_data: data.as_ptr().cast(),
-            // The length was checked when it was made.
+            // At most `MAX_PRIVATE_DATA`.
             private_data_len: u16::try_from(data.len()).unwrap_or(0),
             ord: 1,
             ird: 1,
@@ -202,9 +206,12 @@ impl<H: Handler> Context<H> {
 impl<H: Handler> CmId<H> {
     fn new(context: &Arc<Context<H>>, tos: u8) -> Result<Self> {
         let device = context.qp.device();
+        if !has_iwarp(device) {
+            return Err(EOPNOTSUPP);
+        }
         let raw = Arc::as_ptr(context).cast_mut().cast::<c_void>();
-        // SAFETY: The device is alive while the queue pair is; the context lives as long as the id, which holds a
-        // reference to it.
+        // SAFETY: The device is alive while the queue pair is, and has the functions that the connection manager calls;
+        // the context lives as long as the id, which holds a reference to it.
         let ptr = unsafe { bindings::iw_create_cm_id(device.as_ptr(), Some(on_event::<H>), raw) };
         let ptr = NonNull::new(from_err_ptr(ptr)?).ok_or(ENOMEM)?;
         // INVARIANT: Just created with this context and handler.
@@ -220,6 +227,20 @@ impl<H: Handler> CmId<H> {
     }
 }
 
+/// Returns whether the device has all functions that the connection manager calls without a look.
+fn has_iwarp(device: &Device) -> bool {
+    // SAFETY: The device is alive, and its table does not change any more.
+    let ops = unsafe { &(*device.as_ptr()).ops };
+    ops.iw_add_ref.is_some()
+        && ops.iw_rem_ref.is_some()
+        && ops.iw_get_qp.is_some()
+        && ops.iw_connect.is_some()
+        && ops.iw_accept.is_some()
+        && ops.iw_reject.is_some()
+        && ops.iw_create_listen.is_some()
+        && ops.iw_destroy_listen.is_some()
+}
+
 /// Waits for one connection for a queue pair. To be dropped where sleeping is allowed.
 pub struct IwListener<H: Handler> {
     id: Deferred<CmId<H>>,
@@ -233,7 +254,7 @@ impl<H: Handler> IwListener<H> {
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE`, `EADDRNOTAVAIL`, else the driver's error.
+    /// `EOPNOTSUPP` if the device is none of iWARP, `EADDRINUSE`, `EADDRNOTAVAIL`, else the driver's error.
     pub fn new(
         qp: &Arc<Qp<H>>,
         net: &NetNs,
@@ -263,7 +284,14 @@ impl<H: Handler> IwListener<H> {
     /// Accepts the request with this private data from now on; before that all are rejected. The queue pair must be
     /// past Reset, with its receives posted.
     /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for more than 255 bytes, `ENOMEM`.
     pub fn accept_request(&self, data: &[u8]) -> Result {
+        if data.len() > MAX_PRIVATE_DATA {
+            return Err(EINVAL);
+        }
         let mut awaited = KVec::with_capacity(data.len(), GFP_KERNEL)?;
         awaited.extend_from_slice(data, GFP_KERNEL)?;
         let mut state = self.id.context.state.lock();

@@ -33,7 +33,8 @@ use super::{
     CmId,
     Context,
     IwConn,
-    IwConnState, //
+    IwConnState,
+    MAX_PRIVATE_DATA, //
 };
 use crate::{
     bindings,
@@ -61,8 +62,9 @@ impl<H: Handler> IwConn<H> {
     ///
     /// # Errors
     ///
-    /// `ETIMEDOUT`, `ECONNREFUSED` and `ECONNRESET` from TCP or the peer, else the driver's error. If there was a TCP
-    /// connection, the queue pair is in the error state.
+    /// `EINVAL` for more than 255 bytes of `data`, `EOPNOTSUPP` if the device is none of iWARP; `ETIMEDOUT`,
+    /// `ECONNREFUSED` and `ECONNRESET` from TCP or the peer, else the driver's error. If there was a TCP connection,
+    /// the queue pair is in the error state.
     pub fn connect(
         qp: &Arc<Qp<H>>,
         net: &NetNs,
@@ -71,6 +73,9 @@ impl<H: Handler> IwConn<H> {
         data: &[u8],
         end: u64,
     ) -> Result<Self> {
+        if data.len() > MAX_PRIVATE_DATA {
+            return Err(EINVAL);
+        }
         let context = Context::new(qp, remote.ip(), IwConnState::Connecting)?;
         let id = CmId::new(&context, tos)?;
         let raw = id.ptr;
