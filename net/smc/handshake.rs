@@ -44,6 +44,7 @@ use smc_proto::{
         TcpEnds,
         TerminateReason, //
     },
+    llc::RkeyError,
     reason::Reason,
     time::Duration,
     wire::clc::SmcR, //
@@ -69,7 +70,8 @@ use crate::{
         LgrParams,
         LgrTimeouts,
         LinkGroup,
-        LinkRef, //
+        LinkRef,
+        TurnWait, //
     },
     link::{
         Link,
@@ -459,13 +461,13 @@ fn internal(e: Error) -> Reason {
 /// Makes sure that the peer can write into the connection's RMBE: registers the RMB with all links and sends its rkeys
 /// (CONFIRM RKEY), unless another connection has done so.
 /// Context: may sleep.
-fn confirm_rkey(conn: &Conn, at: &LinkRef) -> Result<(), Reason> {
+fn confirm_rkey(conn: &Conn, at: &LinkRef, wait: &TurnWait<'_>) -> Result<(), Reason> {
     let group = &conn.group;
     let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
-    if group.confirm_rkey(rmbe.rmb(), at).is_err() {
+    let result = group.confirm_rkey(rmbe.rmb(), at, wait);
+    if result.is_err_and(|why| why != RkeyError::NoTurn) {
         rmbe.rmb().retire();
         group.free_retired_rmbs();
-        return Err(Reason::RegistrationFailed);
     }
-    Ok(())
+    result.map_err(|_| Reason::RegistrationFailed)
 }

@@ -11,12 +11,12 @@ mod life;
 mod links;
 mod llc_state;
 mod params;
+mod rkey_turn;
 mod view;
 
 use kernel::{
     impl_has_work,
     new_condvar,
-    new_mutex,
     new_work,
     sync::{
         atomic::{
@@ -24,8 +24,7 @@ use kernel::{
             Relaxed, //
         },
         Arc,
-        CondVar,
-        Mutex, //
+        CondVar, //
     },
     workqueue::Work, //
 };
@@ -80,6 +79,8 @@ pub(crate) use params::{
     LgrParams,
     LgrTimeouts, //
 };
+use rkey_turn::RkeyTurns;
+pub(crate) use rkey_turn::TurnWait;
 pub(crate) use view::PeerSystem;
 
 /// Schedules work and timers of link groups. Implemented by the list of groups, which is above this module. No method
@@ -129,7 +130,7 @@ pub(crate) struct LinkGroup {
     llc_waiters: CondVar,
     /// Serializes exchanges of RKeys.
     #[pin]
-    pub(crate) flow: Mutex<()>,
+    pub(crate) rkey_turns: RkeyTurns,
     scheduler: &'static dyn LgrScheduler,
     /// When the timer of the group is due, in ns.
     due: Atomic<u64>,
@@ -182,7 +183,7 @@ impl LinkGroup {
                 links <- Links::new(link),
                 inner <- new_spinlock_bh!(inner, "smc::LinkGroup::inner"),
                 llc_waiters <- new_condvar!("smc::LinkGroup::llc_waiters"),
-                flow <- new_mutex!((), "smc::LinkGroup::flow"),
+                rkey_turns <- RkeyTurns::new(),
                 scheduler,
                 due: Atomic::new(life::NEVER),
                 work <- new_work!("smc::LinkGroup::work"),

@@ -32,6 +32,7 @@ use smc_proto::{
         rtoken::Refused,
         LinkIdx, //
     },
+    llc::FLOW_WAIT,
     time::{
         Duration,
         Instant, //
@@ -46,7 +47,10 @@ use super::{
 };
 use crate::{
     clock::now,
-    lgr::LinkRef,
+    lgr::{
+        LinkRef,
+        TurnWait, //
+    },
     namespace,
     rmb::{
         Rmbe,
@@ -524,7 +528,7 @@ impl Conn {
         if !group.announcing.try_begin(now()) {
             return Err(EBUSY);
         }
-        let result = group.confirm_rkey(rmbe.rmb(), at);
+        let result = group.confirm_rkey(rmbe.rmb(), at, &TurnWait::at_most(FLOW_WAIT));
         group.announcing.end(result.is_ok(), now());
         if result.is_ok() {
             group.for_each(|member| member.on_rmb_announced());

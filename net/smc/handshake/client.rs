@@ -19,7 +19,8 @@ use smc_proto::{
         },
         Failure,
         OwnInfo,
-        CLC_WAIT, //
+        CLC_WAIT,
+        CONFIRM_WAIT, //
     },
     id::{
         Eid,
@@ -62,7 +63,10 @@ use crate::{
     clock::now,
     conn::Conn,
     ib,
-    lgr::LinkRef,
+    lgr::{
+        LinkRef,
+        TurnWait, //
+    },
     link::{
         PeerQp,
         Setup, //
@@ -284,7 +288,18 @@ fn reuse(
     let conn = session.create_conn(reservation, at.clone())?;
     session.complete(conn, |session, conn| {
         join::save_peer_rmbe(conn, &at, accepted.server())?;
-        confirm_rkey(conn, &at)?;
+        let announced = session.clc.wake_on_tcp(|| {
+            let wait = TurnWait {
+                end: accepted_at.saturating_add(CONFIRM_WAIT),
+                is_cancelled: &|| session.clc.tcp_activity() != TcpActivity::None,
+            };
+            confirm_rkey(conn, &at, &wait)
+        });
+        if announced.is_err() {
+            // The server may have declined meanwhile.
+            join::may_confirm(&mut session.clc, accepted_at)?;
+        }
+        announced?;
         path::check_link(&conn.group, &at, &session.clc)?;
         join::may_confirm(&mut session.clc, accepted_at)?;
         join::while_rmbe_is_known(conn, || confirm(session, conn, &at, accepted, None))

@@ -66,7 +66,10 @@ use crate::{
         self,
         PortGid, //
     },
-    lgr::ConnReservation,
+    lgr::{
+        ConnReservation,
+        TurnWait, //
+    },
     link::{
         PeerQp,
         Setup, //
@@ -96,12 +99,12 @@ fn accept_smcr(session: &mut Session<'_>, chosen: Chosen) -> Result<Arc<Conn>, F
     let wanted = chosen.wanted(port.vlan, session.tcp_ends()?);
     let mut path = ConnPath::new(session, Role::Server, port, chosen.peer_gid());
     if let Some(reservation) = groups::find(&wanted, session.tcp.netns_id()) {
-        return reuse(session, chosen, reservation);
+        return reuse(session, chosen, reservation, end);
     }
     path.check()?;
     let pending = groups::lgr_pending(&wanted).map_err(internal)?;
     let mut turn = match wait_turn(session, &pending, &wanted, end)? {
-        WaitResult::Reserved(reservation) => return reuse(session, chosen, reservation),
+        WaitResult::Reserved(reservation) => return reuse(session, chosen, reservation, end),
         WaitResult::Turn(turn) => Some(turn),
     };
     // Another connection may have failed on it meanwhile.
@@ -237,11 +240,12 @@ fn peer_end(chosen: &Chosen, confirmed: PeerQp) -> PeerQp {
     }
 }
 
-/// The connection joins a group that both sides have.
+/// The connection joins a group that both sides have. It waits for others until `end`.
 fn reuse(
     session: &mut Session<'_>,
     chosen: Chosen,
     mut reservation: ConnReservation,
+    end: Instant,
 ) -> Result<Arc<Conn>, Failure> {
     let at = reservation.choose_link().ok_or(Reason::NoActiveLink)?;
     // A client with this module tests the link itself. It can also report that it has lost the group, which a test that
@@ -251,7 +255,17 @@ fn reuse(
     }
     let conn = session.create_conn(reservation, at.clone())?;
     session.complete(conn, |session, conn| {
-        confirm_rkey(conn, &at)?;
+        let clc = &session.clc;
+        let has_left = || clc.tcp_activity() == TcpActivity::Eof;
+        let wait = TurnWait {
+            end,
+            is_cancelled: &has_left,
+        };
+        let announced = clc.wake_on_tcp(|| confirm_rkey(conn, &at, &wait));
+        if announced.is_err() && has_left() {
+            return Err(Fatal::Reset.into());
+        }
+        announced?;
         let (accepted, message) = chosen.accept(session.endpoint(conn, &at)?, None);
         join::while_rmbe_is_known(conn, || {
             session.clc.send(&ClcMessage::Accept(message))?;

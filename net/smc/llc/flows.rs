@@ -47,7 +47,8 @@ use crate::{
     lgr::{
         LinkGroup,
         LinkRef,
-        LlcState, //
+        LlcState,
+        TurnWait, //
     },
     rmb::{
         Rmb,
@@ -132,18 +133,19 @@ impl LinkGroup {
 
     /// Waits until no flow is under way, and keeps others from beginning until the caller begins one or calls
     /// [`LinkGroup::release`]: links and RMBs stay as they are. Returns false if that takes too long or the group ends.
-    /// The caller holds `flow`.
+    /// The caller has its turn.
     /// Context: may sleep.
-    fn hold(self: &Arc<Self>) -> bool {
-        let end = now().saturating_add(FLOW_WAIT);
+    fn hold(self: &Arc<Self>, wait: &TurnWait<'_>) -> bool {
         loop {
             if self.with_llc(|state, _| state.core.hold().is_ok()) {
                 return true;
             }
-            if end.is_due(now()) || self.terminating().is_some() {
+            if wait.is_over() || self.terminating().is_some() {
                 return false;
             }
-            self.wait_llc_event(TICK, |llc| llc.core.is_idle());
+            if self.wait_llc_event(TICK, |llc| llc.core.is_idle()) {
+                return false;
+            }
             self.run_llc(|llc, _, now| llc.on_timeout(now));
         }
     }
@@ -156,19 +158,36 @@ impl LinkGroup {
 
     /// Makes sure that the peer can write to an RMB: registers it on all active links, and sends its RTokens to the
     /// peer. Does nothing if that was done for another connection before.
-    /// Context: may sleep.
-    pub(crate) fn confirm_rkey(self: &Arc<Self>, rmb: &Rmb, at: &LinkRef) -> Result<(), RkeyError> {
+    /// Context: may sleep, after the end of `wait` only for the answer to a request of its own.
+    pub(crate) fn confirm_rkey(
+        self: &Arc<Self>,
+        rmb: &Rmb,
+        at: &LinkRef,
+        wait: &TurnWait<'_>,
+    ) -> Result<(), RkeyError> {
+        let turn = self.rkey_turns.enter(wait, || rmb.is_rkey_confirmed());
         if rmb.is_rkey_confirmed() {
             return Ok(());
         }
-        let _turn = self.flow.lock();
-        if rmb.is_rkey_confirmed() {
-            return Ok(());
+        let turn = turn.ok_or(RkeyError::NoTurn)?;
+        let result = self.announce_rmb(rmb, at, wait);
+        if result == Err(RkeyError::TimedOut) {
+            turn.note_unanswered();
         }
+        result
+    }
+
+    /// As [`LinkGroup::confirm_rkey`], which has the turn.
+    fn announce_rmb(
+        self: &Arc<Self>,
+        rmb: &Rmb,
+        at: &LinkRef,
+        wait: &TurnWait<'_>,
+    ) -> Result<(), RkeyError> {
         let mut confirmed = KVec::new();
         loop {
-            if !self.hold() {
-                return Err(RkeyError::TimedOut);
+            if !self.hold(wait) {
+                return Err(RkeyError::NoTurn);
             }
             // Links may be added and deleted between two messages.
             let Ok(mut new) = self.reg_on_other_links(rmb, at.idx, &confirmed) else {
@@ -240,13 +259,16 @@ impl LinkGroup {
     /// Frees RMBs that were unused for long, or for which memory is too short, after the peer was notified.
     /// Context: may sleep for as long as the peer takes to answer.
     pub(crate) fn free_unused_rmbs(self: &Arc<Self>) {
-        let _turn = self.flow.lock();
         let unused = self.keeps_unused();
+        let wait = TurnWait::at_most(FLOW_WAIT);
+        let Some(_turn) = self.rkey_turns.enter(&wait, || false) else {
+            return self.free_unused_rmbs_at(now().saturating_add(unused));
+        };
         let now = now();
         let since = now.saturating_sub(unused);
         let mut shrink_target = self.rmbs.take_shrink_target();
         let next = loop {
-            if !self.hold() {
+            if !self.hold(&wait) {
                 // The peer cannot be notified now.
                 return self.free_unused_rmbs_at(now.saturating_add(unused));
             }

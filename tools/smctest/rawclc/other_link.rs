@@ -16,6 +16,8 @@ use anyhow::Result;
 use smc_tools::view::Module;
 use smc_user::Socket;
 
+use crate::netns;
+
 use super::calls::listener;
 use super::calls::port_of;
 use super::group_of;
@@ -75,7 +77,17 @@ pub(super) const TESTS: &[Test] = &[
         "a confirm that names another link, with a key of the accept's",
         with_other_key,
     ),
+    (
+        "a peer without an answer about keys: who joins is told in time",
+        without_answers,
+    ),
 ];
+
+/// So many join at a time where there is no answer about keys, which the kernel awaits two seconds.
+const CROWD: usize = 30;
+
+/// A client waits six seconds for the ACCEPT.
+const TOLD: Duration = Duration::from_secs(8);
 
 /// A client with two links.
 struct Client<'a> {
@@ -130,6 +142,27 @@ fn with_other_key(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     })
 }
 
+fn without_answers(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    Client::new(peer, wire, 0x4202)?.play(|client, _| {
+        client.adapter.ignore_keys();
+        let times = thread::scope(|scope| {
+            let joining: Vec<_> = (0..CROWD)
+                .map(|_| scope.spawn(|| client.await_answer()))
+                .collect();
+            let times = joining.into_iter().map(|joining| match joining.join() {
+                Ok(time) => time,
+                Err(_) => bail!("a thread panicked"),
+            });
+            times.collect::<Result<Vec<_>>>()
+        })?;
+        let longest = times.into_iter().max().unwrap_or_default();
+        println!("# links: the last of {CROWD} was told after {longest:.1?}");
+        // Some had to wait, or nobody was asked.
+        ensure!(longest >= Duration::from_secs(2), "no key was to be taken");
+        Ok(())
+    })
+}
+
 impl<'a> Client<'a> {
     /// Creates one with an identity of its own.
     fn new(peer: &'a Peer<'a>, wire: &'a Socket, identity: u16) -> Result<Self> {
@@ -152,7 +185,7 @@ impl<'a> Client<'a> {
             adapter: Adapter::with_links(peer.flow_of(0), ends),
             ends,
             messages: Messages::of(peer.address, identity),
-            listener: listener(peer, |_| Ok(()), 4)?,
+            listener: listener(peer, |_| Ok(()), 64)?,
         })
     }
 
@@ -195,6 +228,19 @@ impl<'a> Client<'a> {
         tcp.send(&self.messages.proposal)?;
         let accept = tcp.message(ANSWER)?.context("no accept")?;
         Ok((tcp, accept))
+    }
+
+    /// Connects, and returns how long it takes until the server says yes or no.
+    fn await_answer(&self) -> Result<Duration> {
+        netns::enter(self.peer.context.client_netns.as_deref())?;
+        let wire = self.peer.wire()?;
+        let mut tcp = self.peer.connect_to(&wire, port_of(&self.listener)?)?;
+        tcp.send(&self.messages.proposal)?;
+        let start = Instant::now();
+        tcp.message(TOLD)?.context("no answer")?;
+        let took = start.elapsed();
+        tcp.reset()?;
+        Ok(took)
     }
 
     /// Connects, up to the ACCEPT that reuses the group.

@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::mem;
 use std::net::Ipv4Addr;
 use std::net::Ipv6Addr;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -31,6 +33,7 @@ const ACK_UNLIMITED: u8 = 0x1f;
 /// Types of LLC messages, without the version.
 const CONFIRM_LINK: u8 = 1;
 const ADD_LINK: u8 = 2;
+const CONFIRM_RKEY: u8 = 6;
 const RESPONSE: u8 = 0x80;
 const REJECT: u8 = 0x40;
 const LLC_LEN: usize = 44;
@@ -88,6 +91,8 @@ pub(super) struct Adapter {
     flow: Flow,
     /// Does not answer the end of a connection.
     is_silent: bool,
+    /// Does not answer CONFIRM_RKEY.
+    ignores_keys: AtomicBool,
     /// The ends of the link that there is and of the one that the kernel may add.
     ends: Option<[End; 2]>,
     pairs: Mutex<HashMap<u32, QueuePair>>,
@@ -101,6 +106,7 @@ impl Adapter {
         Self {
             flow,
             is_silent,
+            ignores_keys: AtomicBool::new(false),
             ends: None,
             pairs: Mutex::default(),
             sent: Mutex::default(),
@@ -114,6 +120,11 @@ impl Adapter {
             ends: Some(ends),
             ..Self::new(flow, true)
         }
+    }
+
+    /// Answers no CONFIRM_RKEY from now on.
+    pub(super) fn ignore_keys(&self) {
+        self.ignores_keys.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn address(&self) -> Ipv4Addr {
@@ -200,6 +211,11 @@ impl Adapter {
             (WRITE_ONLY, _) => None,
             (_, Some(&CDC)) if self.is_silent => None,
             (_, Some(&CDC)) => closing_message(packet.data, token),
+            (_, Some(kind))
+                if kind & 0x0f == CONFIRM_RKEY && self.ignores_keys.load(Ordering::Relaxed) =>
+            {
+                None
+            }
             (_, Some(kind)) if kind & 0x0f == ADD_LINK => self.add_link(pairs, packet.data),
             _ => response(packet.data, self.address(), packet.pair),
         }

@@ -45,4 +45,6 @@ pub enum RkeyError {
     Refused,
     /// The link on which the answer is expected is gone.
     LinkLost,
+    /// Other flows took too long, and no request was sent.
+    NoTurn,
 }
