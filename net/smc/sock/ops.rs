@@ -103,7 +103,9 @@ impl StreamSocket for Sock {
     fn poll(this: ArcBorrow<'_, Self>, wait: &PollWait<'_>) -> u32 {
         wait.register();
         let ready = match this.phase() {
-            Phase::Connecting => 0,
+            // The error of an attempt that fails is noted before the attempt is over, when those who wait are woken.
+            // Who takes it before, as io_uring does, would find the attempt still in progress.
+            Phase::Connecting => return 0,
             // As with TCP, accept(2) returns the error that keeps it from taking a connection.
             Phase::Listening => {
                 return match accept::is_ready(&this) || this.sk.has_err() {
