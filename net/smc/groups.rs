@@ -12,7 +12,6 @@ mod shrinker;
 pub(crate) use lgr_pending::{
     lgr_pending,
     LgrPendingRef,
-    Turn,
     WaitResult, //
 };
 pub(crate) use limits::spare_queue_pair;

@@ -70,8 +70,7 @@ use crate::{
         LgrParams,
         LgrTimeouts,
         LinkGroup,
-        LinkRef,
-        TurnWait, //
+        LinkRef, //
     },
     link::{
         Link,
@@ -81,7 +80,8 @@ use crate::{
         LocalSystem,
         LOCAL, //
     },
-    namespace, //
+    namespace,
+    turn::TurnWait, //
 };
 use path::ConnPath;
 pub(crate) use progress::Progress;

@@ -80,7 +80,6 @@ pub(crate) use params::{
     LgrTimeouts, //
 };
 use rkey_turn::RkeyTurns;
-pub(crate) use rkey_turn::TurnWait;
 pub(crate) use view::PeerSystem;
 
 /// Schedules work and timers of link groups. Implemented by the list of groups, which is above this module. No method

@@ -50,6 +50,7 @@ mod rmb;
 mod smcd;
 mod sock;
 mod stats;
+mod turn;
 
 module! {
     type: Smc,

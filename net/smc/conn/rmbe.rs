@@ -47,15 +47,13 @@ use super::{
 };
 use crate::{
     clock::now,
-    lgr::{
-        LinkRef,
-        TurnWait, //
-    },
+    lgr::LinkRef,
     namespace,
     rmb::{
         Rmbe,
         CLEARED_IN_SOFTIRQ, //
-    }, //
+    },
+    turn::TurnWait, //
 };
 
 /// How long to wait before another attempt if there was no memory, or the peer has no room for another RMB.

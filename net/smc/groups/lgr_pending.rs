@@ -2,22 +2,10 @@
 
 //! Serialises the creation of link groups with one peer; other handshakes wait for a place in the new group.
 
-use core::mem;
-
-use kernel::{
-    new_condvar,
-    new_mutex,
-    sync::{
-        Arc,
-        CondVar,
-        Mutex, //
-    },
-    time::Jiffies, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     net::NetNsId,
-    prelude::*,
-    time, //
+    prelude::*, //
 };
 use smc_proto::{
     id::{
@@ -27,21 +15,20 @@ use smc_proto::{
     lgr::{
         find::LgrKey,
         TcpEnds, //
-    },
-    time::{
-        Duration,
-        Instant, //
     }, //
 };
 
 use super::{
     find,
-    jiffies,
     GROUPS, //
 };
 use crate::{
-    clock::now,
-    lgr::ConnReservation, //
+    lgr::ConnReservation,
+    turn::{
+        Turn,
+        TurnWait,
+        Turns, //
+    }, //
 };
 
 /// Serialises the creation of link groups with one peer (C: `smc_server_lgr_pending`, one mutex for all).
@@ -51,11 +38,9 @@ struct LgrPending {
     gid: Gid,
     /// A peer with a forged identifier delays only itself.
     ends: TcpEnds,
-    /// A group is being created.
+    /// To create a group.
     #[pin]
-    is_taken: Mutex<bool>,
-    #[pin]
-    freed: CondVar,
+    turns: Turns,
 }
 
 /// An entry of the list, and its number of users.
@@ -83,8 +68,7 @@ pub(crate) fn lgr_pending(wanted: &LgrKey) -> Result<LgrPendingRef> {
             peer,
             gid,
             ends,
-            is_taken <- new_mutex!(false, "smc::LgrPending::is_taken"),
-            freed <- new_condvar!("smc::LgrPending::freed"),
+            turns <- Turns::new(),
         }),
         GFP_KERNEL,
     )?;
@@ -96,9 +80,6 @@ pub(crate) fn lgr_pending(wanted: &LgrKey) -> Result<LgrPendingRef> {
     Ok(LgrPendingRef(pending))
 }
 
-/// The right to create a group with a peer, until dropped.
-pub(crate) struct Turn<'a>(&'a LgrPending);
-
 /// Result of a wait for the turn.
 pub(crate) enum WaitResult<'a> {
     /// The caller creates a group.
@@ -109,52 +90,22 @@ pub(crate) enum WaitResult<'a> {
 
 impl LgrPendingRef {
     /// Waits for the turn to create a group for a connection of the namespace `net`, or for a place in a
-    /// group that another handshake creates, until `end`. `None` on timeout, as handshakes of the same peer took too
-    /// long, or if `is_cancelled` returns true.
+    /// group that another handshake creates. `None` if the wait is over before.
     /// Context: may sleep.
     pub(crate) fn enter(
         &self,
         (wanted, net): (&LgrKey, NetNsId),
-        end: Instant,
-        is_cancelled: impl Fn() -> bool,
+        wait: &TurnWait<'_>,
     ) -> Option<WaitResult<'_>> {
-        let pending = &*self.0;
-        while !is_cancelled() {
-            // A thousand tasks may wait here: each takes its place in a new group without the turn.
-            if let Some(reservation) = find(wanted, net) {
-                return Some(WaitResult::Reserved(reservation));
-            }
-            let mut is_taken = pending.is_taken.lock();
-            if !mem::replace(&mut *is_taken, true) {
-                drop(is_taken);
-                let turn = Turn(pending);
-                // A group may have been created since the check above.
-                return Some(
-                    find(wanted, net).map_or(WaitResult::Turn(turn), WaitResult::Reserved),
-                );
-            }
-            let left = end.saturating_since(now());
-            if left == Duration::ZERO {
-                return None;
-            }
-            // Workers get no signals, so this is the task state while waiting for a peer.
-            let tick = jiffies(left).min(LOOK_EVERY);
-            let _ = pending
-                .freed
-                .wait_interruptible_timeout(&mut is_taken, tick);
+        let mut reservation = None;
+        let turn = self.0.turns.enter(wait, || {
+            reservation = find(wanted, net);
+            reservation.is_some()
+        });
+        match reservation {
+            Some(reservation) => Some(WaitResult::Reserved(reservation)),
+            None => turn.map(WaitResult::Turn),
         }
-        None
-    }
-}
-
-/// Interval at which waiters check their TCP connection, jiffies, unless it wakes them.
-const LOOK_EVERY: Jiffies = time::HZ;
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        *self.0.is_taken.lock() = false;
-        // Wakes all waiters: a new group is of use to each.
-        self.0.freed.notify_all();
     }
 }
 

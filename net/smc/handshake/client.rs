@@ -63,15 +63,13 @@ use crate::{
     clock::now,
     conn::Conn,
     ib,
-    lgr::{
-        LinkRef,
-        TurnWait, //
-    },
+    lgr::LinkRef,
     link::{
         PeerQp,
         Setup, //
     },
-    namespace, //
+    namespace,
+    turn::TurnWait, //
 };
 
 /// The handshake of connect(2).

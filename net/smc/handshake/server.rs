@@ -59,22 +59,22 @@ use crate::{
     groups::{
         self,
         LgrPendingRef,
-        Turn,
         WaitResult, //
     },
     ib::{
         self,
         PortGid, //
     },
-    lgr::{
-        ConnReservation,
-        TurnWait, //
-    },
+    lgr::ConnReservation,
     link::{
         PeerQp,
         Setup, //
     },
-    namespace, //
+    namespace,
+    turn::{
+        Turn,
+        TurnWait, //
+    }, //
 };
 
 /// The handshake of a connection that a listener accepted.
@@ -178,14 +178,32 @@ fn wait_turn<'g>(
     wanted: &lgr::LgrKey,
     end: Instant,
 ) -> Result<WaitResult<'g>, Failure> {
+    let wanted = (wanted, session.tcp.netns_id());
+    let entry = while_client_waits(session, end, |wait| pending.enter(wanted, wait))?;
+    entry.ok_or(path::BUSY)
+}
+
+/// Calls `f`, which waits for other connections until `end`, or until the client has left.
+///
+/// # Errors
+///
+/// [`Fatal::Reset`] if it has.
+fn while_client_waits<R>(
+    session: &Session<'_>,
+    end: Instant,
+    f: impl FnOnce(&TurnWait<'_>) -> R,
+) -> Result<R, Failure> {
     let clc = &session.clc;
     let has_left = || clc.tcp_activity() == TcpActivity::Eof;
-    let wanted = (wanted, session.tcp.netns_id());
-    let entry = clc.wake_on_tcp(|| pending.enter(wanted, end, has_left));
-    if has_left() {
-        return Err(Fatal::Reset.into());
+    let wait = TurnWait {
+        end,
+        is_cancelled: &has_left,
+    };
+    let result = clc.wake_on_tcp(|| f(&wait));
+    match has_left() {
+        true => Err(Fatal::Reset.into()),
+        false => Ok(result),
     }
-    entry.ok_or(path::BUSY)
 }
 
 /// The first contact on the new link. The next handshake gets its `turn` early if the client is slow to answer.
@@ -255,17 +273,7 @@ fn reuse(
     }
     let conn = session.create_conn(reservation, at.clone())?;
     session.complete(conn, |session, conn| {
-        let clc = &session.clc;
-        let has_left = || clc.tcp_activity() == TcpActivity::Eof;
-        let wait = TurnWait {
-            end,
-            is_cancelled: &has_left,
-        };
-        let announced = clc.wake_on_tcp(|| confirm_rkey(conn, &at, &wait));
-        if announced.is_err() && has_left() {
-            return Err(Fatal::Reset.into());
-        }
-        announced?;
+        while_client_waits(session, end, |wait| confirm_rkey(conn, &at, wait))??;
         let (accepted, message) = chosen.accept(session.endpoint(conn, &at)?, None);
         join::while_rmbe_is_known(conn, || {
             session.clc.send(&ClcMessage::Accept(message))?;

@@ -293,10 +293,11 @@ impl LinkGroup {
         if self.len() == 0 {
             return self.terminate_soon(TerminateReason::Idle);
         }
-        self.free_unused_rmbs_at(now().saturating_add(QUARANTINED));
+        self.free_retired_rmbs();
     }
 
-    /// Schedules the freeing of RMBs that were retired, once the last connection has left them.
+    /// Schedules the freeing of RMBs that were retired, or have elements in quarantine, once the last connection has
+    /// left them.
     /// Context: does not sleep.
     pub(crate) fn free_retired_rmbs(&self) {
         self.free_unused_rmbs_at(now().saturating_add(QUARANTINED));

@@ -3,10 +3,7 @@
 //! The LLC state of a group: its flows (RFC 7609 section 3.3), and their results for the threads that wait for them.
 
 use kernel::{
-    sync::{
-        Arc,
-        CondVarTimeoutResult, //
-    },
+    sync::Arc,
     time::Jiffies, //
 };
 use kernel_ext::prelude::*;
@@ -112,21 +109,15 @@ impl LinkGroup {
         self.llc_waiters.notify_all();
     }
 
-    /// Sleeps until woken, at most `timeout` jiffies, unless `is_due` already. Returns true if a signal woke it: that
-    /// does not end a flow with the peer, whose own timeout does.
-    pub(crate) fn wait_llc_event(
-        &self,
-        timeout: Jiffies,
-        is_due: impl FnOnce(&LlcState) -> bool,
-    ) -> bool {
+    /// Sleeps until woken, at most `timeout` jiffies, unless `is_due` already.
+    pub(crate) fn wait_llc_event(&self, timeout: Jiffies, is_due: impl FnOnce(&LlcState) -> bool) {
         let mut inner = self.inner.lock();
-        if is_due(&inner.llc) {
-            return false;
+        if !is_due(&inner.llc) {
+            // A signal does not end a flow with the peer: its own timeout does.
+            let _ = self
+                .llc_waiters
+                .wait_interruptible_timeout(&mut inner, timeout);
         }
-        let slept = self
-            .llc_waiters
-            .wait_interruptible_timeout(&mut inner, timeout);
-        matches!(slept, CondVarTimeoutResult::Signal { .. })
     }
 
     /// Returns the byte order in which the peer reads the fields that C peers write in their own.

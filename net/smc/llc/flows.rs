@@ -47,13 +47,13 @@ use crate::{
     lgr::{
         LinkGroup,
         LinkRef,
-        LlcState,
-        TurnWait, //
+        LlcState, //
     },
     rmb::{
         Rmb,
         UnusedRmbs, //
-    }, //
+    },
+    turn::TurnWait, //
 };
 
 /// Number of other links in one CONFIRM RKEY message.
@@ -143,9 +143,7 @@ impl LinkGroup {
             if wait.is_over() || self.terminating().is_some() {
                 return false;
             }
-            if self.wait_llc_event(TICK, |llc| llc.core.is_idle()) {
-                return false;
-            }
+            self.wait_llc_event(TICK, |llc| llc.core.is_idle());
             self.run_llc(|llc, _, now| llc.on_timeout(now));
         }
     }
@@ -169,10 +167,10 @@ impl LinkGroup {
         if rmb.is_rkey_confirmed() {
             return Ok(());
         }
-        let turn = turn.ok_or(RkeyError::NoTurn)?;
+        let _turn = turn.ok_or(RkeyError::NoTurn)?;
         let result = self.announce_rmb(rmb, at, wait);
         if result == Err(RkeyError::TimedOut) {
-            turn.note_unanswered();
+            self.rkey_turns.note_unanswered();
         }
         result
     }
