@@ -164,6 +164,7 @@ fn clcsock_accept(this: &Sock, listener: &Arc<Listener>) -> Result<Option<PlainC
     let orphan = this.sk.new_child()?;
     let sk = orphan.sk();
     sk.take_marks(&tcp);
+    sk.take_cookie(&tcp);
     let child = Sock::new(sk, this.shared.clone(), this.version, tcp, Role::Server)?;
     let info = match listener.fallback {
         None if child.tcp.syn_smc() => {

@@ -48,14 +48,14 @@ pub(super) struct Arriving {
     peer: Option<IpAddr>,
     /// Grows in the order in which connections were taken from TCP.
     pub(super) number: u64,
-    /// It goes to accept(2), or has ended: it is no more the listener's alone.
+    /// It goes to accept(2), so it is no longer the listener's alone.
     has_left: Atomic<bool>,
     #[pin]
     pub(super) progress: Progress,
 }
 
 impl Arriving {
-    /// The handshake is over. To be called before the connection is queued for accept(2).
+    /// The handshake has succeeded. To be called before the connection is queued for accept(2).
     pub(super) fn leave(&self) {
         self.has_left.store(true, Relaxed);
     }

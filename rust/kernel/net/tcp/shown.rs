@@ -11,9 +11,13 @@ use super::{
 use crate::bindings;
 
 impl Sk {
-    /// Copies device, mark and priority of an accepted TCP connection, and has SO_COOKIE be that of TCP.
+    /// Copies device, mark and priority of an accepted TCP connection.
     pub fn take_marks(&self, tcp: &TcpSocket) {
         self.set_marks(tcp.marks());
+    }
+
+    /// Has the cookie of a new socket be that of `tcp`, as [`TcpSocket::take_cookie`].
+    pub fn take_cookie(&self, tcp: &TcpSocket) {
         // SAFETY: Both sockets are alive.
         unsafe { share_cookie(tcp.sk_ptr(), self.as_ptr()) };
     }
