@@ -13,7 +13,7 @@
 COMMON="
 import ctypes, errno, os, select, socket, struct, subprocess, sys, threading, time
 PROTOCOL, KIND = int(sys.argv[1]), sys.argv[2]
-A, B, PORT = '$IP_A', '$IP_B', 7300
+B, PORT = '$IP_B', 7300
 def run(*words):
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 def sock(protocol=PROTOCOL):
@@ -37,11 +37,16 @@ def listener(port=PORT, options=()):
     s.bind((B, port))
     s.listen(64)
     return s
+def of_kind(s):
+    # SOL_SMC, SMC_INFO: the mode.
+    if PROTOCOL:
+        same('mode', struct.unpack('6I', s.getsockopt(286, 0x5201, 24))[0], {'smc': 0, 'fallback': 1}[KIND])
+    return s
 def pair(options=()):
     l = listener(options=options)
     c = within('a')
     c.connect((B, PORT))
-    s = l.accept()[0]
+    s = of_kind(l.accept()[0])
     l.close()
     c.settimeout(10); s.settimeout(10)
     return c, s
@@ -118,7 +123,7 @@ for turn in range(10):
     c.connect((B, PORT))
     t.join(5)
     same('accept', [type(one).__name__ for one in got], ['socket'])
-    got[0].send(b'x')
+    of_kind(got[0]).send(b'x')
     same('the client reads', c.recv(8), b'x')
     c.close(); got[0].close(); l.close()
 "
