@@ -221,22 +221,26 @@ fn check_policy(role: Role, sk: &Sk, tcp: &TcpSocket) -> Result<(), Failure> {
     }
 }
 
+/// The addresses and the network namespace that decide which link groups a connection may join; `None` if the TCP
+/// connection has ended.
+fn tcp_ends(sk: &Sk, tcp: &TcpSocket) -> Option<TcpEnds> {
+    let (local, peer) = (tcp.local().ok()?, tcp.peer().ok()?);
+    Some(TcpEnds {
+        namespace: sk.netns_cookie(),
+        local: local.ip,
+        peer: peer.ip,
+        scope: peer.scope_id,
+    })
+}
+
 impl Session<'_> {
-    /// The addresses and the network namespace that decide which link groups the connection may join.
+    /// See [`tcp_ends`].
     ///
     /// # Errors
     ///
     /// [`Fatal::Reset`] if the TCP connection has ended.
     fn tcp_ends(&self) -> Result<TcpEnds, Failure> {
-        let (Ok(local), Ok(peer)) = (self.tcp.local(), self.tcp.peer()) else {
-            return Err(Fatal::Reset.into());
-        };
-        Ok(TcpEnds {
-            namespace: self.sk.netns_cookie(),
-            local: local.ip,
-            peer: peer.ip,
-            scope: peer.scope_id,
-        })
+        tcp_ends(self.sk, self.tcp).ok_or(Fatal::Reset.into())
     }
 
     /// The peer id of this host, as this peer knows it; none if the TCP connection has ended.

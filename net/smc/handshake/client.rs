@@ -98,7 +98,7 @@ pub(super) fn connect(session: &mut Session<'_>) -> Result<Carrier, Failure> {
     }
     let accepted = proposed.on_message(&answer);
     if let Err(failure) = &accepted {
-        ports.note_failure(session, *failure);
+        ports.note_failure(*failure);
     }
     let accepted = accepted?;
     let Some(new) = accepted.new_lgr() else {
@@ -211,13 +211,13 @@ impl<'a> Ports<'a> {
     }
 
     /// Notes for later connections that the server declined because of a path on which nothing gets through.
-    fn note_failure(&self, session: &Session<'_>, failure: Failure) {
+    fn note_failure(&self, failure: Failure) {
         for path in [&self.v2, &self.v1].into_iter().flatten() {
             path.note::<()>(&Err(failure));
         }
         if failure.may_be_silent_link() {
             let paths = self.all().into_iter().flatten();
-            paths.for_each(|path| path.test_link(session));
+            paths.for_each(|path| path.test_link());
         }
     }
 

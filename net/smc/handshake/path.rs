@@ -4,7 +4,10 @@
 //! TCP at once ([`smc_proto::handshake::paths`]).
 
 use kernel::sync::Arc;
-use kernel_ext::net::Sk;
+use kernel_ext::net::{
+    Sk,
+    TcpSocket, //
+};
 use smc_proto::{
     cause::Cause,
     handshake::{
@@ -20,7 +23,10 @@ use smc_proto::{
     lgr::Role,
     llc::ANSWER_WAIT,
     reason::Reason,
-    time::Duration, //
+    time::{
+        Duration,
+        Instant, //
+    }, //
 };
 
 use super::Session;
@@ -40,6 +46,7 @@ use crate::{
 /// The path of one connection, from a port of ours to the peer.
 pub(super) struct ConnPath<'a> {
     sk: &'a Sk,
+    tcp: &'a TcpSocket,
     pub(super) port: PortGid,
     /// `None` if the TCP connection has ended.
     path: Option<paths::Path>,
@@ -81,6 +88,7 @@ impl<'a> ConnPath<'a> {
         let ours = port.gid;
         Self {
             sk: session.sk,
+            tcp: session.tcp,
             path: session.tcp.peer().ok().map(|peer| paths::Path {
                 peer: peer.ip,
                 ours,
@@ -104,9 +112,19 @@ impl<'a> ConnPath<'a> {
         match namespace::of(self.sk).paths.check(path, now()) {
             Verdict::Usable => {}
             Verdict::Trial => self.is_trial = true,
-            Verdict::Avoided => return Err(AVOIDED),
+            Verdict::Avoided(failed_at) if !self.has_recovered(failed_at) => return Err(AVOIDED),
+            Verdict::Avoided(_) => namespace::of(self.sk).paths.worked(path),
         }
         Ok(())
+    }
+
+    /// Returns whether a client's path works again after a failure: something has arrived since on a link from this
+    /// port to the peer.
+    fn has_recovered(&self, failed_at: Instant) -> bool {
+        self.role == Role::Client
+            && self
+                .link_as_client()
+                .is_some_and(|(_, at)| at.link.last_rx() > failed_at)
     }
 
     /// Notes for later connections whether this one worked.
@@ -119,16 +137,21 @@ impl<'a> ConnPath<'a> {
     }
 
     /// Tests the link from this port that the server may have wanted to use: if it does not answer either, the path is
-    /// suspect. A client without such a link, as its device was gone for a while, knows nothing against the path.
+    /// suspect until something arrives there. A client without such a link, as its device was gone for a while, knows
+    /// nothing against the path.
     /// Context: may sleep.
-    pub(super) fn test_link(&self, session: &Session<'_>) {
-        let Ok(ends) = session.tcp_ends() else {
-            return;
-        };
-        let found = groups::link_as_client(&ends, self.port.gid);
-        if found.is_some_and(|(group, at)| !group.probe(&at, LATE_ANSWER_WAIT)) {
+    pub(super) fn test_link(&self) {
+        if self
+            .link_as_client()
+            .is_some_and(|(group, at)| !group.probe(&at, LATE_ANSWER_WAIT))
+        {
             self.suspect();
         }
+    }
+
+    /// Returns an active link from this port to the peer of this client.
+    fn link_as_client(&self) -> Option<(Arc<LinkGroup>, LinkRef)> {
+        groups::link_as_client(&super::tcp_ends(self.sk, self.tcp)?, self.port.gid)
     }
 
     /// Notes that RDMA packets seem not to get through.

@@ -39,15 +39,15 @@ pub enum Verdict {
     Usable,
     /// It failed some time ago, and this connection is the one that tries it.
     Trial,
-    /// It failed a moment ago.
-    Avoided,
+    /// It failed at this time, a moment ago.
+    Avoided(Instant),
 }
 
 /// What is remembered of a path.
 #[derive(Clone, Copy, Debug)]
 pub struct PathRecord {
     path: Path,
-    avoided_until: Instant,
+    failed_at: Instant,
     avoids: Duration,
     last_used: Instant,
     generation: u32,
@@ -82,10 +82,11 @@ impl<'a> PathTable<'a> {
             return Verdict::Usable;
         }
         entry.last_used = now;
-        if !entry.avoided_until.is_due(now) {
-            return Verdict::Avoided;
+        let until = entry.failed_at.saturating_add(entry.avoids);
+        if !until.is_due(now) {
+            return Verdict::Avoided(entry.failed_at);
         }
-        entry.avoided_until = now.saturating_add(entry.avoids);
+        entry.failed_at = now;
         Verdict::Trial
     }
 
@@ -93,7 +94,7 @@ impl<'a> PathTable<'a> {
     pub fn failed(&mut self, path: &Path, generation: u32, avoids: Duration, now: Instant) {
         let entry = PathRecord {
             path: *path,
-            avoided_until: now.saturating_add(avoids),
+            failed_at: now,
             avoids,
             last_used: now,
             generation,
@@ -146,10 +147,10 @@ mod tests {
         let mut paths = PathTable::new(&mut places);
         assert_eq!(paths.check(&path(1), 0, at(0)), Verdict::Usable);
         paths.failed(&path(1), 0, SERVER_AVOIDS, at(0));
-        assert_eq!(paths.check(&path(1), 0, at(29)), Verdict::Avoided);
+        assert_eq!(paths.check(&path(1), 0, at(29)), Verdict::Avoided(at(0)));
         assert_eq!(paths.check(&path(2), 0, at(29)), Verdict::Usable);
         assert_eq!(paths.check(&path(1), 0, at(30)), Verdict::Trial);
-        assert_eq!(paths.check(&path(1), 0, at(30)), Verdict::Avoided);
+        assert_eq!(paths.check(&path(1), 0, at(30)), Verdict::Avoided(at(30)));
         // The trial's result was never noted.
         assert_eq!(paths.check(&path(1), 0, at(60)), Verdict::Trial);
         paths.worked(&path(1));
@@ -171,10 +172,10 @@ mod tests {
         for number in 0..MAX as u8 {
             paths.failed(&path(number), 0, CLIENT_AVOIDS, at(number.into()));
         }
-        assert_eq!(paths.check(&path(0), 0, at(39)), Verdict::Avoided);
+        assert_eq!(paths.check(&path(0), 0, at(39)), Verdict::Avoided(at(0)));
         paths.failed(&path(200), 0, CLIENT_AVOIDS, at(39));
-        assert_eq!(paths.check(&path(0), 0, at(39)), Verdict::Avoided);
+        assert_eq!(paths.check(&path(0), 0, at(39)), Verdict::Avoided(at(0)));
         assert_eq!(paths.check(&path(1), 0, at(39)), Verdict::Usable);
-        assert_eq!(paths.check(&path(200), 0, at(39)), Verdict::Avoided);
+        assert_eq!(paths.check(&path(200), 0, at(39)), Verdict::Avoided(at(39)));
     }
 }
