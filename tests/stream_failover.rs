@@ -4,7 +4,12 @@
 mod common;
 
 use common::{
+    c_peer::WithC,
     duo::Duo,
+    rng::{
+        for_seeds,
+        Rng, //
+    },
     ReadNext as _,
     Side::{
         self,
@@ -12,9 +17,11 @@ use common::{
         Server, //
     },
 };
+use smc_proto::buffer::SizeClass;
 use smc_proto::conn::{
     Fault,
     ProducerFlags,
+    Recv,
     StateFlags, //
 };
 use smc_proto::cursor::Cursor;
@@ -176,6 +183,68 @@ fn a_c_peer_that_may_move_without_a_word_is_not_waited_for() {
     duo.write(Client, 100);
     duo.settle();
     assert_ne!(told(&mut duo, Server), Cursor::default());
+}
+
+/// Reads all that the C peer has to send. Returns the number of bytes read so far.
+fn read_from_c(pair: &mut WithC) -> u64 {
+    pair.settle();
+    while let Recv::Ready(_) = pair.we_read(5_000) {
+        pair.settle();
+    }
+    pair.read
+}
+
+#[test]
+fn a_c_peer_with_a_full_window_moves_and_goes_on() {
+    for completes in [true, false] {
+        let mut pair = WithC::new(SizeClass::SMALLEST, SizeClass::for_bytes(65_536));
+        pair.c_sends(50_000, false);
+        if completes {
+            pair.settle();
+        }
+        pair.c_moves();
+        assert_eq!(read_from_c(&mut pair), 50_000, "completes: {completes}");
+    }
+}
+
+#[test]
+fn a_c_peer_whose_reader_reads_before_and_after_it_moves() {
+    for first in [1, 5_000, 12_000, RING] {
+        for moves in 1..3 {
+            let mut pair = WithC::new(SizeClass::SMALLEST, SizeClass::for_bytes(65_536));
+            pair.c_sends(50_000, false);
+            pair.settle();
+            for _ in 0..moves {
+                pair.we_read(first);
+                pair.c_moves();
+            }
+            assert_eq!(
+                read_from_c(&mut pair),
+                50_000,
+                "{first} bytes, {moves} moves"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_c_peer_that_moves_at_any_time_loses_nothing() {
+    for_seeds(500, |seed| {
+        let mut rng = Rng::new(seed);
+        let mut pair = WithC::new(SizeClass::SMALLEST, SizeClass::for_bytes(65_536));
+        let mut sent = 0;
+        for _ in 0..rng.below(200) {
+            match rng.below(16) {
+                0..3 => sent += pair.c_sends(rng.below(30_000).into(), rng.below(4) == 0),
+                3..6 => drop(pair.we_read(rng.below(20_000) + 1)),
+                6 => pair.c_moves(),
+                _ => pair.step(&mut rng),
+            }
+        }
+        // Corked data go out with others.
+        sent += pair.c_sends(1, false);
+        assert_eq!(read_from_c(&mut pair), sent);
+    });
 }
 
 #[test]

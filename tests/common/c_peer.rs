@@ -2,16 +2,19 @@
 //! A C peer (`net/smc` of Linux) as the sender of one connection, and what is between it and a [`Stream`].
 //!
 //! What counts here is what it does when it closes with data unsent (`smc_close_active`): its message says so at
-//! once, and it goes on sending whenever our cursor moves, and when its last message is completed.
+//! once, and it goes on sending whenever our cursor moves, and when its last message is completed; and when it moves to
+//! another link.
 
 use std::collections::VecDeque;
 
 use smc_proto::buffer::SizeClass;
 use smc_proto::conn::{
     Cdc,
+    CdcHold,
     Effects,
     ProducerFlags,
     Recv,
+    RxVerdict,
     SentRecord,
     StateFlags,
     Stream, //
@@ -47,8 +50,10 @@ pub struct CPeer {
     is_blocked: bool,
     seq: u16,
     flags: StateFlags,
-    /// What each message that was not completed covers.
-    pending: VecDeque<u64>,
+    /// What each message that was not completed covers, and the number that its completion notes.
+    pending: VecDeque<(u64, u16)>,
+    /// The number of its last message that was completed, as it counts them (`tx_cdc_seq_fin`).
+    seq_fin: u16,
     /// Messages that arrived, whose completion it has not looked at.
     completed: usize,
     /// We aborted.
@@ -106,6 +111,7 @@ impl WithC {
                 acked: 0,
                 is_blocked: false,
                 seq: 0,
+                seq_fin: 0,
                 flags: StateFlags::default(),
                 pending: VecDeque::new(),
                 completed: 0,
@@ -155,8 +161,9 @@ impl WithC {
 
     fn c_says(&mut self) {
         let peer = &mut self.peer;
+        // `smc_cdc_add_pending_send` comes before the message is counted.
+        peer.pending.push_back((peer.sent, peer.seq));
         peer.seq = peer.seq.wrapping_add(1);
-        peer.pending.push_back(peer.sent);
         self.to_us.push_back(ToUs::Message(Cdc {
             seq: peer.seq,
             prod: peer.ring.cursor(peer.sent),
@@ -192,10 +199,30 @@ impl WithC {
             return;
         }
         self.peer.completed -= 1;
-        self.peer.fin = self.peer.pending.pop_front().expect("posted");
+        (self.peer.fin, self.peer.seq_fin) = self.peer.pending.pop_front().expect("posted");
         if self.peer.pending.is_empty() {
             self.push();
         }
+    }
+
+    /// Its link fails, and it moves to another one (`smc_switch_cursor`): it repeats what was not completed. What it
+    /// sent has arrived.
+    pub fn c_moves(&mut self) {
+        while !self.to_us.is_empty() {
+            self.we_hear();
+        }
+        let peer = &mut self.peer;
+        peer.pending.clear();
+        peer.completed = 0;
+        peer.fin = peer.fin.max(peer.acked);
+        peer.sent = peer.fin;
+        peer.pending.push_back((peer.sent, peer.seq));
+        self.to_us.push_back(ToUs::Message(Cdc {
+            seq: peer.seq_fin,
+            flags: ProducerFlags::FAILOVER,
+            ..Cdc::default()
+        }));
+        self.push();
     }
 
     /// It goes, if we have closed, too; it waits for its completions.
@@ -251,6 +278,8 @@ impl WithC {
             }
             Some(ToUs::Message(cdc)) => {
                 self.peer.completed += 1;
+                let verdict = CdcHold::default().filter(&cdc, &mut self.ours, false);
+                assert_eq!(verdict, RxVerdict::Deliver);
                 let fx = self.ours.on_cdc(&cdc).expect("an honest peer");
                 self.act(fx);
             }

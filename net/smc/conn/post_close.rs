@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A C peer may send data after its close flag (see `smc_proto::conn`): a TEST_LINK finds out whether it does.
+//! A C peer may send data after its close flag, and may have to repeat data after it moved to another link (see
+//! `smc_proto::conn`): a TEST_LINK finds out whether it does.
 
 use kernel::sync::Arc;
 use smc_proto::{
     lgr::LinkIdx,
-    time::{
-        Duration,
-        Instant, //
-    }, //
+    time::Instant, //
 };
 
 use super::{
@@ -16,10 +14,6 @@ use super::{
     ConnInner, //
 };
 use crate::clock::now;
-
-/// Time without messages after the peer's echo that makes its close final. The peer answers from a work item, after it
-/// processed what arrived before; while its application is in close(2) it sends only after that is done.
-const SILENCE: Duration = Duration::from_millis(10);
 
 impl ConnInner {
     /// Begins an echo request if one is due. Returns the index of the link to send it on.
@@ -43,11 +37,14 @@ impl Conn {
 
     /// Notes the peer's echo and starts the timer.
     pub(super) fn note_echo(&self) {
-        self.inner.lock().silent_at = Some(now().saturating_add(SILENCE));
-        self.group.arm_conn_timer(SILENCE);
+        let mut inner = self.inner.lock();
+        let silence = inner.stream.silence();
+        inner.silent_at = Some(now().saturating_add(silence));
+        drop(inner);
+        self.group.arm_conn_timer(silence);
     }
 
-    /// Timer after the peer's echo: makes its close final if due, else returns the deadline.
+    /// Timer after the peer's echo: nothing follows, if due; else returns the deadline.
     pub(super) fn look_at_silence(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let mut inner = self.inner.lock();
         let at = inner.silent_at?;

@@ -192,6 +192,8 @@ pub struct Stream {
     peer_moved: bool,
     /// What may follow the peer's close.
     after_close: AfterClose,
+    /// An echo is outstanding as [`Stream::may_have_nothing_to_resend`] says.
+    resend_asked: bool,
     /// Whether immediate data may take the place of messages.
     immediate: ImmediateUse,
     /// The position that the last message announced.
@@ -238,6 +240,7 @@ impl Stream {
             out_of_sync: false,
             peer_moved: false,
             after_close: AfterClose::Nothing,
+            resend_asked: false,
             immediate: ImmediateUse::No,
             announced: 0,
             replaces: false,
@@ -458,6 +461,7 @@ impl Stream {
             self.recv.rmbes_mut().replace(end);
         }
         self.forget_echo(prod.is_some());
+        self.resend_asked = false;
         self.cdc_due |= self.recv.release_if_resent(cdc.prod);
 
         let mut fx = Effects {

@@ -49,6 +49,7 @@ impl Stream {
     pub fn on_link_switch(&mut self) -> Effects {
         self.epoch = self.epoch.wrapping_add(1);
         self.forget_echo(false);
+        self.resend_asked = false;
         let unacked = self.seq != self.seq_fin;
         let has_closed = !self.own.is_empty() || !self.peer.is_empty();
         // A C peer that is closing, or knows that we are, moves without a validation.
@@ -105,5 +106,24 @@ impl Stream {
             false => self.recv.hold_cons(ConsHold::PeerResending),
         }
         Ok(())
+    }
+
+    /// Whether a C peer that has moved may have nothing to repeat, though the number in its validation is not that of
+    /// its last message. It takes the number before it counts the message (`smc_cdc_add_pending_send`), so that it is
+    /// one behind if everything arrived. Where our RMBE is full it sends nothing then until our consumer cursor moves.
+    pub(super) const fn may_have_nothing_to_resend(&self) -> bool {
+        self.recv.advertises_late()
+            && self.recv.awaits_resend()
+            && self.send.has_peer()
+            && !self.has_no_link
+            && !self.killed
+    }
+
+    /// The peer has nothing to repeat, as an echo showed. Returns whether a consumer cursor update is due.
+    pub(super) fn on_nothing_to_resend(&mut self) -> bool {
+        if self.recv.awaits_resend() {
+            self.cdc_due |= self.recv.release_all();
+        }
+        self.cdc_due
     }
 }

@@ -14,11 +14,22 @@
 //!
 //! A peer of this implementation sends its close after its last data arrived.
 
-use crate::conn::{
-    Effects,
-    StateFlags,
-    Stream, //
+use crate::{
+    conn::{
+        Effects,
+        StateFlags,
+        Stream, //
+    },
+    time::Duration, //
 };
+
+/// Time without messages after the peer's answer that makes its close final. The peer answers from a work item, after
+/// it processed what arrived before; while its application is in close(2) it sends only after that is done.
+const CLOSE_SILENCE: Duration = Duration::from_millis(10);
+
+/// The same after the peer moved to another link, until it has nothing to repeat: its application may delay the work
+/// that repeats. A consumer cursor that comes too early makes a C peer write to the wrong place.
+const RESEND_SILENCE: Duration = Duration::from_secs(1);
 
 /// What may follow the peer's close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,10 +126,12 @@ impl Stream {
             && !self.has_no_link
     }
 
-    /// Begins an echo, if one is due and none was begun since the last message of either side. Returns true if the
-    /// caller has to send a TEST_LINK on the connection's link, after everything posted, and to call
-    /// [`Stream::on_silence`] some time after the answer.
+    /// Begins an echo, if one is due and none was begun since the last message of either side, or of the peer if it has
+    /// moved to another link. Returns true if the caller has to send a TEST_LINK on the connection's link, after
+    /// everything posted, and to call [`Stream::on_silence`] the time [`Stream::silence`] after the answer.
     pub fn begin_echo(&mut self) -> bool {
+        let is_resend_asked = self.may_have_nothing_to_resend();
+        let was_resend_asked = core::mem::replace(&mut self.resend_asked, is_resend_asked);
         let was_asked = self.after_close == AfterClose::Asked;
         let is_asked = self.wants_echo();
         if self.after_close.may_follow() {
@@ -127,20 +140,30 @@ impl Stream {
                 false => AfterClose::Open,
             };
         }
-        is_asked && !was_asked
+        is_asked && !was_asked || is_resend_asked && !was_resend_asked
     }
 
-    /// The answer arrived, and no message of the peer since [`Stream::begin_echo`]: its close is the end.
+    /// The time without messages after the answer that proves that nothing follows.
+    pub const fn silence(&self) -> Duration {
+        match self.resend_asked {
+            true => RESEND_SILENCE,
+            false => CLOSE_SILENCE,
+        }
+    }
+
+    /// The answer arrived, and no message of the peer since [`Stream::begin_echo`]: its close is the end, and it has
+    /// nothing to repeat.
     pub fn on_silence(&mut self) -> Effects {
-        if self.after_close != AfterClose::Asked {
-            return Effects::default();
+        let mut fx = Effects::default();
+        if core::mem::take(&mut self.resend_asked) {
+            fx.transmit = self.on_nothing_to_resend();
         }
-        self.after_close = AfterClose::Silent;
-        Effects {
-            wake_readers: true,
-            peer_done: true,
-            ..Effects::default()
+        if self.after_close == AfterClose::Asked {
+            self.after_close = AfterClose::Silent;
+            fx.wake_readers = true;
+            fx.peer_done = true;
         }
+        fx
     }
 
     /// A C peer deleted the RKey of its buffer for this connection: it has freed the connection, after all its data had

@@ -519,6 +519,17 @@ impl RecvState {
         matches!(self.cons_hold, ConsHold::LocalSwitch)
     }
 
+    /// Whether the peer has moved, and may have messages to repeat.
+    pub(super) const fn awaits_resend(&self) -> bool {
+        matches!(self.cons_hold, ConsHold::PeerResending)
+    }
+
+    /// The peer knows that all its data arrived. Returns whether a consumer cursor update is due.
+    pub(super) fn release_all(&mut self) -> bool {
+        self.advertises_all = true;
+        self.release_cons()
+    }
+
     /// Processes a producer cursor. Returns whether a consumer cursor update is due, as the peer has repeated all data
     /// that were read, or has nothing to repeat.
     pub(super) fn release_if_resent(&mut self, prod: Cursor) -> bool {
