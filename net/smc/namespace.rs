@@ -45,6 +45,9 @@ pub(crate) struct Namespace {
     pub(crate) pnet: Pin<KBox<PnetTable>>,
     pub(crate) policy: Pin<KBox<PolicyTable>>,
     pub(crate) paths: Pin<KBox<Paths>>,
+    /// Takes connections from TCP for listeners. Waits for no peer, but for a system call on the listener, which the
+    /// application may make long.
+    pub(crate) listeners: OwnedWorkqueue,
     /// Runs handshakes of listeners. A peer can block a worker for seconds, which must not affect other namespaces, nor
     /// other work in this one.
     pub(crate) handshakes: OwnedWorkqueue,
@@ -75,6 +78,7 @@ impl PerNet for Namespace {
             pnet: KBox::pin_init(PnetTable::new(), GFP_KERNEL)?,
             policy: KBox::pin_init(PolicyTable::new()?, GFP_KERNEL)?,
             paths: KBox::pin_init(Paths::new()?, GFP_KERNEL)?,
+            listeners: OwnedWorkqueue::unbound(c"smc_listen", 0)?,
             handshakes: OwnedWorkqueue::unbound(c"smc_handshake", HANDSHAKES.into())?,
             queued_handshakes: Atomic::new(0),
             deferred: OwnedWorkqueue::unbound(c"smc_deferred", HANDSHAKES.into())?,

@@ -46,10 +46,6 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    global::{
-        Global,
-        Published, //
-    },
     net::{
         AcceptQueue,
         FamilyRegistration,
@@ -69,7 +65,7 @@ use kernel_ext::{
         SMC_ROLE_CLIENT,
         SMC_ROLE_SERVER, //
     },
-    workqueue::OwnedWorkqueue, //
+    workqueue, //
 };
 use smc_proto::{
     conn::ConnState,
@@ -344,12 +340,7 @@ impl Sock {
         // Work that waits for a peer delays work of its own kind only.
         let queue = match this.phase() {
             Phase::Closed => return,
-            Phase::Listening => {
-                LISTENERS.with(|queue| {
-                    let _ = queue.enqueue::<Arc<Self>, 0>(sock);
-                });
-                return;
-            }
+            Phase::Listening => &namespace.listeners,
             Phase::Connecting => &namespace.connects,
             Phase::Active => &namespace.events,
             Phase::Init | Phase::Fallback => &namespace.handshakes,
@@ -424,11 +415,9 @@ impl Sock {
             Ok(SockState::Connecting(_)) => connect::close(&this),
             Ok(SockState::Listening(listener)) => {
                 listener.close();
-                // The port is to be free when close(2) returns, so no work may hold the socket. One run of
-                // a listener's work is short, whatever comes to it.
-                if let Some(queue) = LISTENERS.get() {
-                    queue.flush();
-                }
+                // The port is to be free when close(2) returns, so the socket's work may not hold it. It ends soon
+                // now: nobody makes calls on the socket any more.
+                workqueue::flush_work::<Self, 0>(&this);
             }
             Ok(SockState::Active(conn)) => active::close(&this, &conn),
             Ok(SockState::Fallback(_)) if this.is_unaccepted() => this.tcp.abort(ECONNABORTED),
@@ -550,15 +539,11 @@ impl TcpEvents for Sock {
 // CAST: a small number.
 const O_NONBLOCK: i32 = kernel::fs::file::flags::O_NONBLOCK as i32;
 
-/// Runs the work of all listeners ([`accept::tcp_listen_work`]).
-static LISTENERS: Global<OwnedWorkqueue> = Global::new();
-
 /// The registered family. Sockets can be made while it lives; when it is dropped there are none, and
 /// their last work has ended.
 pub(crate) struct SmcFamily {
     _inet: InetRegistration<Sock>,
     _family: FamilyRegistration<Sock>,
-    _listeners: Published<OwnedWorkqueue>,
     _list: PerNetRegistration<list::Sockets>,
 }
 
@@ -566,13 +551,10 @@ impl SmcFamily {
     /// Registers the family.
     pub(crate) fn new() -> Result<Self> {
         let list = PerNetRegistration::new()?;
-        let queue = OwnedWorkqueue::unbound(c"smc_listen", 0)?;
-        let listeners = LISTENERS.publish(Arc::new(queue, GFP_KERNEL)?)?;
         let family = FamilyRegistration::new()?;
         Ok(Self {
             _inet: InetRegistration::new()?,
             _family: family,
-            _listeners: listeners,
             _list: list,
         })
     }

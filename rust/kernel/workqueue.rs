@@ -6,13 +6,18 @@
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
-use core::ptr::NonNull;
+use core::ptr::{
+    self,
+    NonNull, //
+};
 
 use kernel::{
     error::from_err_ptr,
     workqueue::{
+        HasWork,
         Queue,
-        RawWorkItem, //
+        RawWorkItem,
+        Work, //
     }, //
 };
 
@@ -73,6 +78,15 @@ impl OwnedWorkqueue {
         // SAFETY: By the type invariant the queue is alive.
         unsafe { bindings::__flush_workqueue(self.0.as_ptr()) };
     }
+}
+
+/// Waits until the work of `item`, if it has been queued on any queue, has run.
+/// Context: may sleep; not from that work.
+pub fn flush_work<T: HasWork<T, ID>, const ID: u64>(item: &T) {
+    // SAFETY: `item` is alive, and so is the work that it contains.
+    let work = unsafe { Work::raw_get(T::raw_get_work(ptr::from_ref(item).cast_mut())) };
+    // SAFETY: The work was initialised with `item`, which the caller holds.
+    unsafe { bindings::flush_work(work.cast()) };
 }
 
 impl Drop for OwnedWorkqueue {

@@ -16,6 +16,7 @@
 mod acceptors;
 mod admin;
 mod apart;
+mod blocked_listener;
 mod bulk;
 mod bursts;
 mod charged;
@@ -118,6 +119,8 @@ enum Command {
     Killed(killed::Arguments),
     /// Urgent data, half closes and aborts against a server elsewhere (`smctest serve`)
     Apart(apart::Arguments),
+    /// Close a listener while a call on another one blocks on a page fault
+    BlockedListener,
     /// Remove a device while calls block on a page fault
     Stuck(stuck::Arguments),
     /// Run a command that may open no sockets of a family
@@ -202,6 +205,7 @@ fn main() -> ExitCode {
         Command::Failover(options) => failover::run(context, options),
         Command::Killed(options) => killed::run(context, options),
         Command::Apart(options) => apart::run(context, options),
+        Command::BlockedListener => blocked_listener::run(context),
         Command::Stuck(options) => stuck::run(context, options),
         Command::Refusing(options) => refusing::run(options),
         Command::Gather => gather::run(context),

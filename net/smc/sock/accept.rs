@@ -113,6 +113,9 @@ pub(super) fn tcp_listen_work(this: &Arc<Sock>) {
         return stopped_by_other(this);
     }
     for _ in 0..BATCH {
+        if !listener.is_open() {
+            return;
+        }
         if listener.is_full() {
             listener.is_work_stopped.xchg(true, Full);
             // Room may have come before the flag was set.
@@ -171,6 +174,8 @@ fn clcsock_accept(this: &Sock, listener: &Arc<Listener>) -> Result<Option<PlainC
             let arriving = match listener.order.begin(&child.tcp, number) {
                 Ok(arriving) => arriving,
                 Err(e) => {
+                    // What the client has sent is unread, and the port is to be free.
+                    child.tcp.abort(ECONNABORTED);
                     Sock::end(child);
                     return Err(e);
                 }

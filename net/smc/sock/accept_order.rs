@@ -75,6 +75,8 @@ impl Arriving {
 pub(super) struct AcceptOrder {
     #[pin]
     arriving: Mutex<KVec<Arc<Arriving>>>,
+    /// [`AcceptOrder::abort`] was called. Changes under the lock of `arriving`.
+    is_aborted: Atomic<bool>,
     /// A connection has left.
     #[pin]
     left: CondVar,
@@ -84,11 +86,16 @@ impl AcceptOrder {
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             arriving <- new_mutex!(KVec::new(), "smc::AcceptOrder::arriving"),
+            is_aborted: Atomic::new(false),
             left <- new_condvar!("smc::AcceptOrder::left"),
         })
     }
 
     /// The handshake of the connection begins that was the `number`th to be taken from TCP.
+    ///
+    /// # Errors
+    ///
+    /// `ECONNABORTED` if the listener has been closed; `ENOMEM`.
     pub(super) fn begin(&self, tcp: &Arc<TcpSocket>, number: u64) -> Result<Arc<Arriving>> {
         let arriving = Arc::pin_init(
             pin_init!(Arriving {
@@ -100,15 +107,22 @@ impl AcceptOrder {
             }),
             GFP_KERNEL,
         )?;
-        self.arriving.lock().push(arriving.clone(), GFP_KERNEL)?;
+        let mut all = self.arriving.lock();
+        if self.is_aborted.load(Relaxed) {
+            return Err(ECONNABORTED);
+        }
+        all.push(arriving.clone(), GFP_KERNEL)?;
+        drop(all);
         Ok(arriving)
     }
 
-    /// The listener is closed: resets the connections, which ends their handshakes. Its port is free afterwards. Those
-    /// that were queued for accept(2) may have been accepted.
+    /// The listener is closed: resets the connections, which ends their handshakes, and lets no other begin one. Its
+    /// port is free afterwards. Those that were queued for accept(2) may have been accepted.
     /// Context: may sleep.
     pub(super) fn abort(&self) {
-        for one in &*self.arriving.lock() {
+        let all = self.arriving.lock();
+        self.is_aborted.store(true, Relaxed);
+        for one in &*all {
             if !one.has_left.load(Relaxed) {
                 one.tcp.abort(ECONNABORTED);
             }

@@ -55,7 +55,8 @@ const PAGE: usize = 4096;
 ///
 /// # Invariants
 ///
-/// `page` is mapped, one page long, and used by system calls only.
+/// `page` is mapped, one page long, and used by system calls only; so is the page of zeroes before it, which is not
+/// missing.
 pub struct Unserved {
     fd: OwnedFd,
     page: *mut u8,
@@ -74,7 +75,9 @@ impl Unserved {
         let fd = unsafe { mm::userfaultfd(flags) }?;
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: no fixed address is asked for, so that nothing mapped before is touched.
-        let page = unsafe { mm::mmap_anonymous(ptr::null_mut(), PAGE, prot, flags) }?.cast();
+        let before = unsafe { mm::mmap_anonymous(ptr::null_mut(), 2 * PAGE, prot, flags) }?;
+        // SAFETY: the second page of those mapped above.
+        let page = unsafe { before.cast::<u8>().add(PAGE) };
         let this = Self { fd, page };
         let mut api = Api {
             api: UFFD_API,
@@ -115,6 +118,14 @@ impl Unserved {
         check_len(unsafe { libc::send(fd, self.page.cast(), PAGE, flags) })
     }
 
+    /// Sets a socket option of `len` bytes, of which the first four are before the page.
+    pub fn set_option(&self, socket: &Socket, level: i32, name: i32, len: u32) -> Result<()> {
+        let value = self.page.wrapping_sub(4).cast();
+        // SAFETY: by the type invariant both pages may be read by a system call.
+        check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value, len) })?;
+        Ok(())
+    }
+
     /// Waits for a page fault; returns whether there was one within `timeout`.
     pub fn is_wanted(&self, timeout: Duration) -> Result<bool> {
         Ok(poll_fd(&self.fd, libc::POLLIN, timeout)? & libc::POLLIN != 0)
@@ -132,6 +143,6 @@ impl Unserved {
 impl Drop for Unserved {
     fn drop(&mut self) {
         // SAFETY: by the type invariant the page is ours; no system call borrows `self` any more.
-        let _ = unsafe { mm::munmap(self.page.cast(), PAGE) };
+        let _ = unsafe { mm::munmap(self.page.wrapping_sub(PAGE).cast(), 2 * PAGE) };
     }
 }

@@ -189,6 +189,45 @@ in_order() {
 	serve_and_call 7302 accepts_in_order connects_in_order
 }
 
+# floods: connections to port 7304 from a, without end; the server has them handshake and accepts none.
+floods() {
+	ip netns exec a timeout 100 python3 - "$IP_B" <<-'END'
+		import os, socket, sys
+		clients = []
+		while os.path.exists('/tmp/flooded'):
+		    client = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+		    client.setblocking(False)
+		    client.connect_ex((sys.argv[1], 7304))
+		    clients.append(client)
+		    if len(clients) > 20:
+		        clients.pop(0).close()
+	END
+}
+
+# closed_amid_a_flood: the port of a listener that is closed can be bound at once, though connections came until then.
+closed_amid_a_flood() {
+	local flooder code
+	touch /tmp/flooded
+	floods &
+	flooder=$!
+	ip netns exec b timeout 100 python3 - "$IP_B" <<-'END'
+		import random, socket, sys, time
+		for number in range(200):
+		    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+		    try:
+		        listener.bind((sys.argv[1], 7304))
+		    except OSError:
+		        sys.exit(f'# not free after {number} listeners')
+		    listener.listen(100)
+		    time.sleep(random.random() / 25)
+		    listener.close()
+	END
+	code=$?
+	[ $code = 0 ] || ip netns exec b ss -Htan 'sport = :7304' | sed 's/^/# /'
+	rm /tmp/flooded
+	wait "$flooder" && return $code
+}
+
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "network" up_netns
@@ -201,6 +240,8 @@ check "accept returns connections in the order of connect" busy in_order
 check "a half close during the handshake is one of the connection" half_closes_at_all_times
 require "nothing is kept of closed TCP connections" each_end sh -c "echo 0 >/proc/sys/net/ipv4/tcp_max_tw_buckets"
 check "data that a reset of TCP overtakes is read" reset_overtakes
+check "the port of a listener that is closed amid a flood is free" closed_amid_a_flood
+check "the close of a listener waits for no call on another one" smctest blocked-listener
 require "shared memory is allowed" same_host on
 check "over shared memory, accept returns connections in that order, too" busy in_order
 check "nor is a half close during the handshake lost there" half_closes_at_all_times

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smctest blocked-listener`: a setsockopt(2) on a listener blocks on a page fault that userfaultfd does not serve, with
+//! the lock of the socket held, and a connection arrives there.
+//!
+//! Nobody else may wait for that: such a page fault can block forever, and any user can cause one.
+
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::ensure;
+use anyhow::Result;
+use smc_user::Socket;
+use smc_user::Unserved;
+
+use crate::context::Context;
+use crate::netns;
+
+/// Time for the call to reach the page fault, and for other calls to return.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Runs the test, both ends in this process.
+pub(crate) fn run(context: &Context) -> Result<()> {
+    let blocked = context.listen(8)?;
+    let other = Context {
+        port: context.port + 1,
+        ..context.clone()
+    };
+    let other = other.listen(8)?;
+    let page = Unserved::new()?;
+    thread::scope(|scope| {
+        let call = || page.set_option(&blocked, libc::IPPROTO_IP, libc::IP_OPTIONS, 40);
+        let setter = scope.spawn(call);
+        let result = close_beside(context, &page, other);
+        // In any case, let the call return.
+        page.serve()?;
+        ensure!(setter.join().is_ok(), "a thread panicked");
+        result
+    })
+}
+
+/// Closes `other` once a call on the listener waits for the page, and a connection for the listener.
+fn close_beside(context: &Context, page: &Unserved, other: Socket) -> Result<()> {
+    ensure!(page.is_wanted(SOON)?, "nobody waits for the page");
+    let client = netns::inside(context.client_netns.as_deref(), || {
+        context.begin_connect(context.family)
+    })?;
+    // The listener's work begins to wait.
+    thread::sleep(Duration::from_millis(500));
+    thread::scope(|scope| {
+        let start = Instant::now();
+        let closer = scope.spawn(|| drop(other));
+        while !closer.is_finished() && start.elapsed() < SOON {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let is_closed = closer.is_finished();
+        println!("# the close took {:.1?}", start.elapsed());
+        if !is_closed {
+            page.serve()?;
+        }
+        ensure!(is_closed, "the close of a listener waits for another one");
+        Ok(())
+    })?;
+    drop(client);
+    Ok(())
+}
