@@ -234,9 +234,17 @@ impl LinkGroup {
     }
 
     /// Delivers immediate data of a write of `len` bytes, received on link `idx`, to the connection that they name.
+    /// Those of a peer that has not agreed to that format mean something else (RFC 7609 appendix A.2.3), and a CDC
+    /// message follows.
     /// Context: does not sleep.
     pub(crate) fn on_immediate(&self, idx: LinkIdx, immediate: Immediate, len: u32) {
-        let member = self.inner.lock().conns.find_short(immediate.token);
+        let inner = self.inner.lock();
+        let is_agreed = inner.peer.takes_immediate;
+        let member = inner
+            .conns
+            .find_short(immediate.token)
+            .filter(|_| is_agreed);
+        drop(inner);
         if let Some(member) = member {
             member.on_immediate(idx, immediate.seq, len);
         }
