@@ -121,9 +121,11 @@ impl DeviceRegistry {
             }),
             GFP_KERNEL,
         )?;
-        let list = ADAPTERS.publish(adapters)?;
+        let list = ADAPTERS.publish(adapters.clone())?;
+        // Devices that were added before one that failed may have had events.
+        let client = ClientRegistration::new(c"smc_ib").inspect_err(|_| adapters.check.stop())?;
         Ok(Self {
-            _client: ClientRegistration::new(c"smc_ib")?,
+            _client: client,
             _list: list,
         })
     }
