@@ -31,13 +31,23 @@ use super::{
     Conn,
     ConnInner, //
 };
-use crate::clock::now;
+use crate::{
+    clock::now,
+    link::{
+        Link,
+        LinkError, //
+    }, //
+};
 
 /// Limit of orphans, for all namespaces together.
 const MAX_ORPHANS: usize = 8192;
 
 /// How long to wait for the peer's answer to our abort.
 const ABORT_WAIT: Duration = Duration::from_secs(5);
+
+/// How long what was posted before our abort may take to be completed: a peer that posts no receives any more is asked
+/// again and again by the device. The C module gives such a link up after ten seconds (`smc_wr_tx_get_free_slot`).
+const LINK_WAIT: Duration = Duration::from_secs(15);
 
 /// Number of orphans.
 static ORPHANS: Atomic<usize> = Atomic::new(0);
@@ -100,6 +110,8 @@ enum OrphanAction {
     Abort,
     /// Stop waiting for the peer.
     Abandon,
+    /// Give up the link on which nothing is completed.
+    FailLink(Arc<Link>),
 }
 
 impl ConnInner {
@@ -141,7 +153,12 @@ impl ConnInner {
         Some(match stage {
             _ if !end.is_due(now) => OrphanAction::Waits(end),
             // Work requests may still read the send buffer until the link is taken down.
-            Stage::Aborted if !is_quiet => OrphanAction::Waits(now.saturating_add(ABORT_WAIT)),
+            Stage::Aborted if !is_quiet => {
+                match orphan.since.saturating_add(LINK_WAIT).is_due(now) {
+                    true => OrphanAction::FailLink(self.at.link.clone()),
+                    false => OrphanAction::Waits(now.saturating_add(ABORT_WAIT)),
+                }
+            }
             Stage::Data(_) | Stage::Closed => OrphanAction::Abort,
             Stage::Aborted => OrphanAction::Abandon,
         })
@@ -178,6 +195,10 @@ impl Conn {
             OrphanAction::Abandon => {
                 self.abandon();
                 None
+            }
+            OrphanAction::FailLink(link) => {
+                link.fail(LinkError::Stalled);
+                Some(now.saturating_add(ABORT_WAIT))
             }
         }
     }

@@ -19,6 +19,8 @@ pub(crate) enum LinkError {
     Receive(ib::Status),
     /// The registration of memory timed out.
     Register,
+    /// What was posted is not completed: the peer posts no receives.
+    Stalled,
     /// The peer did not answer a TEST LINK.
     TestLinkTimeout,
     /// The port is inactive or gone.
@@ -38,6 +40,7 @@ impl fmt::Display for LinkError {
             Self::Send(status) => f.write_fmt(fmt!("a send ended with: {status}")),
             Self::Receive(status) => f.write_fmt(fmt!("a receive ended with: {status}")),
             Self::Register => f.write_str("memory was not registered in time"),
+            Self::Stalled => f.write_str("the peer takes no messages"),
             Self::TestLinkTimeout => f.write_str("the peer does not answer"),
             Self::Port => f.write_str("its port is gone"),
             Self::MissingTrailer => f.write_str("the peer does not account for its receives"),
