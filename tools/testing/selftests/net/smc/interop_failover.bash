@@ -48,14 +48,14 @@ def check(sock, number):
         failed.append(error)
 def connect():
     for _ in range(100):
-        sock = socket.socket(43, socket.SOCK_STREAM)
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
         try:
             sock.connect((address, port))
             return sock
         except ConnectionRefusedError:
             time.sleep(0.1)
 if end == 'server':
-    listener = socket.socket(43, socket.SOCK_STREAM)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((address, port))
     listener.listen()

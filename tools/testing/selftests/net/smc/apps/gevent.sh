@@ -10,7 +10,7 @@
 
 . "${LIB%/*}/apps/python.bash"
 
-export RUNNER="$PYTHON $APPS/geventtest.py" PYTHONPATH=$SUITE
+export RUNNER="$PYTHON $APPS/geventtest.py" PYTHONPATH=$APPS/gevent:$SUITE
 # Without a name server, its threads for names have nothing to do but to be waited for.
 export GEVENT_LOOP=${LOOP:=libev-cext} GEVENT_RESOLVER=block
 DIFFERENCES=$APPS/gevent.differences
