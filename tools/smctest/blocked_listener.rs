@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest blocked-listener`: a setsockopt(2) on a listener blocks on a page fault that userfaultfd does not serve, with
-//! the lock of the socket held, and a connection arrives there.
+//! `smctest blocked-listener`: a setsockopt(2) on a listener blocks on a page fault that userfaultfd does not serve,
+//! with the lock of the socket held, and a connection arrives there.
 //!
 //! Nobody else may wait for that: such a page fault can block forever, and any user can cause one.
 

@@ -81,7 +81,14 @@ pub(super) const TESTS: &[Test] = &[
         "a peer without an answer about keys: who joins is told in time",
         without_answers,
     ),
+    (
+        "a peer that takes no messages: its link is given up",
+        without_receives,
+    ),
 ];
+
+/// Time for a connection that was closed to be aborted (`tcp_fin_timeout`, a second), and for its link to be given up.
+const GIVEN_UP: Duration = Duration::from_secs(60);
 
 /// So many join at a time where there is no answer about keys, which the kernel awaits two seconds.
 const CROWD: usize = 30;
@@ -160,6 +167,25 @@ fn without_answers(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
         // Some had to wait, or nobody was asked.
         ensure!(longest >= Duration::from_secs(2), "no key was to be taken");
         Ok(())
+    })
+}
+
+fn without_receives(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    Client::new(peer, wire, 0x4203)?.play(|client, first| {
+        let group = group_of(first)?;
+        let mut joining = client.join()?;
+        let other = joining.other;
+        let served = client.confirm(&mut joining, other)?;
+        client.adapter.post_no_receives();
+        served.send(DATA, 0)?;
+        drop(served);
+        let start = Instant::now();
+        while active_links(group)? == 2 {
+            ensure!(start.elapsed() < GIVEN_UP, "the link lives");
+            thread::sleep(LOOK * 20);
+        }
+        println!("# links: given up after {:.1?}", start.elapsed());
+        joining.tcp.reset()
     })
 }
 

@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::sync::Mutex;
 use std::time::Duration;
+use std::time::Instant;
 
 use anyhow::Result;
 use smc_user::poll_fd;
@@ -29,6 +30,12 @@ use super::packet::WRITE_ONLY;
 
 /// Syndrome of a positive acknowledgement without credits.
 const ACK_UNLIMITED: u8 = 0x1f;
+
+/// Syndrome of a receiver that is not ready, for 82 ms.
+const RNR_NAK: u8 = 0x3a;
+
+/// Interval of messages of a peer that takes none.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 
 /// Types of LLC messages, without the version.
 const CONFIRM_LINK: u8 = 1;
@@ -62,6 +69,8 @@ struct QueuePair {
     token: [u8; 4],
     /// The kernel has received our response to its CONFIRM LINK.
     is_confirmed: bool,
+    /// When [`QueuePair::refuse`] has sent a message.
+    lived: Option<Instant>,
 }
 
 /// This peer's end of a link: its queue pair, and the key and address of its RMB there.
@@ -93,6 +102,8 @@ pub(super) struct Adapter {
     is_silent: bool,
     /// Does not answer CONFIRM_RKEY.
     ignores_keys: AtomicBool,
+    /// Takes no messages, and sends one now and then.
+    is_unready: AtomicBool,
     /// The ends of the link that there is and of the one that the kernel may add.
     ends: Option<[End; 2]>,
     pairs: Mutex<HashMap<u32, QueuePair>>,
@@ -107,6 +118,7 @@ impl Adapter {
             flow,
             is_silent,
             ignores_keys: AtomicBool::new(false),
+            is_unready: AtomicBool::new(false),
             ends: None,
             pairs: Mutex::default(),
             sent: Mutex::default(),
@@ -125,6 +137,11 @@ impl Adapter {
     /// Answers no CONFIRM_RKEY from now on.
     pub(super) fn ignore_keys(&self) {
         self.ignores_keys.store(true, Ordering::Relaxed);
+    }
+
+    /// Has no receives for messages from now on.
+    pub(super) fn post_no_receives(&self) {
+        self.is_unready.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn address(&self) -> Ipv4Addr {
@@ -180,6 +197,7 @@ impl Adapter {
         };
         match packet.opcode {
             ACKNOWLEDGE => pair.is_confirmed = true,
+            SEND_ONLY if self.is_unready.load(Ordering::Relaxed) => pair.refuse(wire, packet)?,
             SEND_ONLY | WRITE_ONLY => {
                 let is_new = pair.acknowledge(wire, packet)?;
                 let token = pair.token;
@@ -248,7 +266,26 @@ impl QueuePair {
             next: 0,
             token,
             is_confirmed: false,
+            lived: None,
         }
+    }
+
+    /// Has no receive for the message in the packet. Sends one itself now and then, for a connection that there is not.
+    fn refuse(&mut self, wire: &Socket, packet: &Packet<'_>) -> Result<()> {
+        let nak = u32::from(RNR_NAK) << 24 | self.expected.wrapping_sub(1) & MASK;
+        self.send(wire, ACKNOWLEDGE, packet.number, &nak.to_be_bytes())?;
+        if self
+            .lived
+            .is_none_or(|lived| lived.elapsed() > SIGN_OF_LIFE)
+        {
+            self.lived = Some(Instant::now());
+            let mut message = [0; LLC_LEN];
+            message[0] = CDC;
+            message[1] = LLC_LEN as u8;
+            message[CDC_TOKEN..CDC_TOKEN + 4].fill(0xff);
+            self.send_message(wire, &message)?;
+        }
+        Ok(())
     }
 
     /// Acknowledges what has arrived up to now; returns whether the packet is the next one.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# timeout: 150
+# timeout: 220
 # cpus: 1
 # A client of no kernel has two links with the server, and names another one than the server does.
 
@@ -30,7 +30,8 @@ require "module loads" load_smc
 require "a server with two devices" up_fabric
 require "a peer of no kernel" known wire_b wire2_b
 
-suite "links" in_ns a "$BIN/smctest" --server-netns=b --addr="$IP_B" --deadline 100 \
+require "closed connections are given up soon" in_ns b sysctl -q net.ipv4.tcp_fin_timeout=1
+suite "links" in_ns a "$BIN/smctest" --server-netns=b --addr="$IP_B" --deadline 170 \
 	rawclc --raw-addr "$RAW" --device wire_a --peer-mac "$(mac b)" --links
 check "data is whole after that" smctest --expect smc integrity --mib 1
 check "module unloads" within 30 unload_smc
