@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use smc_proto::cause::Cause;
 use smc_proto::reason::Reason;
 use smc_uapi::AF_SMC;
+use smc_uapi::IPPROTO_SMC;
 use smc_uapi::SMC_INFO;
 use smc_uapi::SMC_INFO_MODE_SMCD;
 use smc_uapi::SMC_INFO_MODE_SMCR;
@@ -78,7 +79,7 @@ impl Path {
         if let Some(entry) = listed.iter().find(|entry| entry.inode == inode) {
             return Ok(Self::from_diag(entry));
         }
-        if socket.option_int(libc::SOL_SOCKET, libc::SO_DOMAIN)? != AF_SMC {
+        if !is_made_for_smc(socket)? {
             return Ok(Self::Tcp);
         }
         Ok(match socket.peer_address() {
@@ -101,6 +102,38 @@ impl Path {
             Mode::SmcR => Self::SmcR(None),
         }
     }
+}
+
+/// What a socket is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An SMC socket, by AF_SMC, by `IPPROTO_SMC`, or by `TCP_ULP`; with its path.
+    Smc(Path),
+    /// A TCP socket.
+    Tcp,
+}
+
+impl Kind {
+    /// Returns what `socket` is; `None` if it is neither. `listed` is as for [`Path::among`].
+    pub fn of(socket: &Socket, listed: &OnceCell<Vec<diag::Entry>>) -> io::Result<Option<Self>> {
+        let option = |name| socket.option_int(libc::SOL_SOCKET, name);
+        let is_smc = is_made_for_smc(socket)?;
+        let is_tcp = [libc::AF_INET, libc::AF_INET6].contains(&option(libc::SO_DOMAIN)?)
+            && option(libc::SO_PROTOCOL)? == libc::IPPROTO_TCP;
+        if option(libc::SO_TYPE)? != libc::SOCK_STREAM || !(is_smc || is_tcp) {
+            return Ok(None);
+        }
+        Ok(Some(match Path::among(socket, listed)? {
+            Path::Tcp if is_tcp => Self::Tcp,
+            path => Self::Smc(path),
+        }))
+    }
+}
+
+/// Returns whether the socket was made as an SMC socket, and has not been converted to one.
+fn is_made_for_smc(socket: &Socket) -> io::Result<bool> {
+    let option = |name| socket.option_int(libc::SOL_SOCKET, name);
+    Ok(option(libc::SO_DOMAIN)? == AF_SMC || option(libc::SO_PROTOCOL)? == IPPROTO_SMC)
 }
 
 /// Reads the socket option of our module.
@@ -154,5 +187,21 @@ pub fn in_words(code: u32) -> String {
         Some(reason) => format!("{} (0x{code:08x})", reason.sentence().trim_end_matches('.')),
         None if code == 0 => "no reason given".to_string(),
         None => format!("reason 0x{code:08x}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_is_neither_smc_nor_tcp_is_none_of_both() {
+        let kind = |domain, kind| {
+            let socket = Socket::open(domain, kind, 0).unwrap();
+            Kind::of(&socket, &OnceCell::from(Vec::new())).unwrap()
+        };
+        assert_eq!(kind(libc::AF_INET, libc::SOCK_STREAM), Some(Kind::Tcp));
+        assert_eq!(kind(libc::AF_INET, libc::SOCK_DGRAM), None);
+        assert_eq!(kind(libc::AF_UNIX, libc::SOCK_STREAM), None);
     }
 }

@@ -5,14 +5,15 @@
 //! Uses `sock_diag`. If the module has not registered AF_SMC there, as the C module of a kernel without
 //! `CONFIG_SMC_DIAG`, inspects the descriptors of all processes that the caller may trace.
 
+use std::cell::OnceCell;
 use std::fs;
 use std::io;
 
 use serde::Serialize;
 use smc_tools::diag;
 use smc_tools::diag::Dmb;
+use smc_tools::path::Kind;
 use smc_tools::path::Path;
-use smc_uapi::AF_SMC;
 use smc_user::inspect::Process;
 use smc_user::Address;
 use smc_user::Socket;
@@ -90,7 +91,7 @@ impl Line {
 /// Prints one line for each socket.
 pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
     let lines = match arguments.pid {
-        Some(pid) => of_process(pid)?,
+        Some(pid) => of_process(pid, &OnceCell::new())?,
         None => match from_diag() {
             Err(error) if error.kind() == io::ErrorKind::NotFound && !is_loaded()? => {
                 return Err(not_loaded(error));
@@ -133,6 +134,7 @@ fn has_smc(protocols: &str) -> bool {
 }
 
 fn of_all_processes() -> io::Result<Vec<Line>> {
+    let listed = OnceCell::new();
     let mut lines = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
         let Some(pid) = entry
@@ -143,12 +145,12 @@ fn of_all_processes() -> io::Result<Vec<Line>> {
             continue;
         };
         // A process may have exited, or may belong to another user.
-        lines.extend(of_process(pid).unwrap_or_default());
+        lines.extend(of_process(pid, &listed).unwrap_or_default());
     }
     Ok(lines)
 }
 
-fn of_process(pid: i32) -> io::Result<Vec<Line>> {
+fn of_process(pid: i32, listed: &OnceCell<Vec<diag::Entry>>) -> io::Result<Vec<Line>> {
     let process = Process::open(pid)?;
     let mut lines = Vec::new();
 
@@ -168,11 +170,11 @@ fn of_process(pid: i32) -> io::Result<Vec<Line>> {
         let Ok(socket) = process.descriptor(fd).map(Socket::from) else {
             continue;
         };
-        if socket.option_int(libc::SOL_SOCKET, libc::SO_DOMAIN) == Ok(AF_SMC) {
+        if let Some(Kind::Smc(path)) = Kind::of(&socket, listed)? {
             lines.push(Line {
                 local: show(socket.local_address()),
                 peer: show(socket.peer_address()),
-                path: Path::of(&socket)?,
+                path,
                 dmb: None,
             });
         }

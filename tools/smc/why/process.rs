@@ -8,9 +8,9 @@ use std::io;
 use std::net::SocketAddr;
 
 use smc_tools::diag;
+use smc_tools::path::Kind;
 use smc_tools::path::Path;
 use smc_uapi::AF_SMC;
-use smc_uapi::IPPROTO_SMC;
 use smc_user::inspect::Process;
 use smc_user::Address;
 use smc_user::Socket;
@@ -18,8 +18,6 @@ use smc_user::Socket;
 use super::facts::Facts;
 use super::finding::Finding;
 use super::Report;
-
-const INET: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
 
 /// Returns a report on each TCP or SMC socket of a process; requires ptrace access to it.
 pub(super) fn reports(pid: i32) -> io::Result<Vec<Report>> {
@@ -74,21 +72,16 @@ fn finding(
     facts: &Facts,
     listed: &OnceCell<Vec<diag::Entry>>,
 ) -> io::Result<Option<Finding>> {
-    let option = |name| socket.option_int(libc::SOL_SOCKET, name);
-    let (domain, protocol) = (option(libc::SO_DOMAIN)?, option(libc::SO_PROTOCOL)?);
-    let is_smc = domain == AF_SMC || protocol == IPPROTO_SMC;
-    let is_tcp = INET.contains(&domain) && protocol == libc::IPPROTO_TCP;
-    if option(libc::SO_TYPE)? != libc::SOCK_STREAM || !(is_smc || is_tcp) {
+    let Some(kind) = Kind::of(socket, listed)? else {
         return Ok(None);
+    };
+    if socket.option_int(libc::SOL_SOCKET, libc::SO_ACCEPTCONN)? != 0 {
+        return Ok(Some(Finding::listening(kind != Kind::Tcp)));
     }
-    let path = Path::among(socket, listed)?;
-    if option(libc::SO_ACCEPTCONN)? != 0 {
-        return Ok(Some(Finding::listening(is_smc || path != Path::Tcp)));
-    }
-    Ok(Some(match path {
-        Path::Tcp if socket.peer_address().is_err() => Finding::of_path(&Path::Unconnected, facts),
-        Path::Tcp => setup.finding(),
-        path => Finding::of_path(&path, facts),
+    Ok(Some(match kind {
+        Kind::Tcp if socket.peer_address().is_err() => Finding::of_path(&Path::Unconnected, facts),
+        Kind::Tcp => setup.finding(),
+        Kind::Smc(path) => Finding::of_path(&path, facts),
     }))
 }
 

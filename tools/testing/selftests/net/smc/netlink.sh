@@ -95,6 +95,12 @@ ends_quietly() {
 	[ $code = 141 ] && [ ! -s /tmp/said ]
 }
 
+# both_ends_of FAMILY: `smc ss --pid` has both ends of a connection between sockets that are made so.
+both_ends_of() {
+	smctest --family "$1" --expect smc hold --seconds 0 --then "ip netns exec a '$BIN/smc' ss --pid \$PPID >/tmp/ss" &&
+		cat /tmp/ss && [ "$(grep -c SMC-R /tmp/ss)" = 2 ]
+}
+
 # fetch PATH: what `smc stats --listen` answers.
 METRICS_PORT=9717
 fetch() {
@@ -275,6 +281,9 @@ for command in ss lgr link dev info stats "pnet show" "ueid show"; do
 	# The words of a command.
 	# shellcheck disable=SC2086
 	check "smc $command prints JSON" json_is_good $command
+done
+for family in smc ipproto ulp; do
+	check "smc ss --pid has sockets of $family" both_ends_of $family
 done
 check "smc ends as others do when nobody reads" ends_quietly info
 check "smcss answers" called_as smcss
