@@ -10,12 +10,12 @@ mod line;
 mod probe;
 
 use std::io;
-use std::io::Write;
 use std::net::IpAddr;
 use std::net::SocketAddr;
 use std::net::ToSocketAddrs;
 use std::process::ExitCode;
 
+use crate::out;
 use crate::table::json;
 use facts::Facts;
 use line::is_good;
@@ -104,11 +104,10 @@ fn listen(arguments: &Arguments, ip: Option<IpAddr>) -> io::Result<bool> {
             true => "",
             false => ", by TCP alone, as this machine has no SMC",
         };
-        println!(
+        out::line(format_args!(
             "Listening on {}{how}. At the other machine: smc check ADDRESS",
             listener.address
-        );
-        io::stdout().flush()?;
+        ))?;
     }
     loop {
         let (peer, outcome) = match listener.serve() {

@@ -21,6 +21,8 @@ use clap::ArgAction;
 use clap::Command;
 use clap::Parser;
 
+use crate::out;
+
 pub(crate) use definitions::commands;
 
 /// Runs the tool that the program was called as; `None` if it is another name.
@@ -70,15 +72,15 @@ fn parse<T: Parser>(arguments: &[String]) -> Result<T, ExitCode> {
     let matches = command.try_get_matches_from(arguments);
     matches
         .and_then(|matches| T::from_arg_matches(&matches))
-        .map_err(|error| {
-            let _ = error.print();
-            ExitCode::from(u8::from(error.use_stderr()))
+        .map_err(|answer| match out::answer(&answer) {
+            Ok(()) => ExitCode::from(u8::from(answer.use_stderr())),
+            Err(error) => failed(T::command().get_name(), &error),
         })
 }
 
 /// Prints a message after `prefix` for errors that every tool may encounter; returns exit code 1.
 fn failed(prefix: &str, error: &io::Error) -> ExitCode {
-    eprintln!("{prefix}: {}", message(error));
+    out::error(format_args!("{prefix}: {}", message(error)));
     ExitCode::FAILURE
 }
 

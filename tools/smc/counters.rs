@@ -11,6 +11,7 @@ use smc_tools::view::Module;
 
 use crate::listen;
 use crate::metrics;
+use crate::out;
 use crate::table::json;
 use crate::table::not_loaded;
 use crate::table::table;
@@ -37,22 +38,21 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
     }
     let mut module = Module::open().map_err(not_loaded)?;
     if arguments.prometheus {
-        print!("{}", metrics::text(&mut module)?);
-        return Ok(());
+        return out::text(&metrics::text(&mut module)?);
     }
     let stats = module.stats()?;
     if arguments.json {
         return json(&stats);
     }
-    summary(&stats).iter().for_each(|line| println!("{line}"));
-    println!();
+    out::lines(summary(&stats))?;
+    out::line("")?;
     traffic(&stats.smcr, "SMC-R")?;
     if stats.smcd.is_used() {
-        println!();
+        out::line("")?;
         traffic(&stats.smcd, "SMC-D")?;
     }
     if !stats.fallbacks.reasons.is_empty() {
-        println!();
+        out::line("")?;
         reasons(&stats)?;
     }
     Ok(())

@@ -30,6 +30,7 @@ use crate::libbpf::failed;
 use crate::libbpf::failed_by;
 use crate::libbpf::said;
 use crate::libbpf::verdict;
+use crate::out;
 use crate::switch::with_need;
 use crate::table::json;
 use crate::table::or_dash;
@@ -178,13 +179,11 @@ fn list(current: &str, as_json: bool) -> io::Result<()> {
             ]
         })
         .collect();
-    println!(
-        "This network namespace uses {}.",
-        match current {
-            "" => "none",
-            name => name,
-        }
-    );
+    let current = match current {
+        "" => "none",
+        name => name,
+    };
+    out::line(format_args!("This network namespace uses {current}."))?;
     match rows.is_empty() {
         true => Ok(()),
         false => table(&["NAME", "MAP", "FLAGS", "STATE"], &rows),

@@ -23,6 +23,7 @@ use std::time::Instant;
 use smc_tools::view::Module;
 
 use crate::metrics;
+use crate::out;
 use crate::table::not_loaded;
 
 /// Maximum of concurrent clients; the connections of others are closed.
@@ -40,7 +41,8 @@ static BUSY: AtomicUsize = AtomicUsize::new(0);
 pub(crate) fn serve(address: &str) -> io::Result<()> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
     let listener = TcpListener::bind(address).map_err(named)?;
-    eprintln!("smc: serving http://{}/metrics", listener.local_addr()?);
+    let address = listener.local_addr()?;
+    out::error(format_args!("smc: serving http://{address}/metrics"));
     loop {
         match listener.accept() {
             Ok((client, _)) => take(client),

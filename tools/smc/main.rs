@@ -4,6 +4,7 @@
 //! changes its tables.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod check;
 mod compat;
@@ -13,6 +14,7 @@ mod libbpf;
 mod listen;
 mod metrics;
 mod networks;
+mod out;
 mod pages;
 mod policy;
 mod run;
@@ -94,6 +96,9 @@ enum Command {
 /// Raised when the reader of the output closes it.
 const SIGPIPE: i32 = 13;
 
+/// Exit code for words that the command does not have.
+const WRONG_USAGE: u8 = 2;
+
 fn main() -> ExitCode {
     // A failure only means an additional error message.
     let _ = smc_user::restore_signal(SIGPIPE);
@@ -101,13 +106,17 @@ fn main() -> ExitCode {
     if let Some(code) = compat::run(&called) {
         return code;
     }
-    match carry_out(Arguments::parse().command) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("smc: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    let done = match Arguments::try_parse_from(called) {
+        Ok(arguments) => carry_out(arguments.command),
+        Err(answer) => out::answer(&answer).map(|()| match answer.use_stderr() {
+            true => ExitCode::from(WRONG_USAGE),
+            false => ExitCode::SUCCESS,
+        }),
+    };
+    done.unwrap_or_else(|error| {
+        out::error(format_args!("smc: {error}"));
+        ExitCode::FAILURE
+    })
 }
 
 fn carry_out(command: Command) -> io::Result<ExitCode> {

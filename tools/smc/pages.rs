@@ -4,7 +4,6 @@
 //! tools whose names this command also has.
 
 use std::io;
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Command;
@@ -13,6 +12,7 @@ use clap_complete::Shell;
 use clap_mangen::Man as Page;
 
 use crate::compat;
+use crate::out;
 
 #[derive(clap::Args)]
 pub(crate) struct Completions {
@@ -34,7 +34,7 @@ pub(crate) struct Man {
 /// Prints the completion script.
 pub(crate) fn completions(arguments: &Completions) -> io::Result<()> {
     let script = script(arguments.shell, arguments.tool.as_deref());
-    io::stdout().write_all(script?.as_bytes())
+    out::text(&script?)
 }
 
 /// Returns the completion script of this command, or of a tool of smc-tools.
@@ -62,7 +62,11 @@ pub(crate) fn man(arguments: &Man) -> io::Result<()> {
                 .iter()
                 .try_for_each(|page| page.generate_to(dir).map(drop))
         }
-        None => Page::new(command).render(&mut io::stdout()),
+        None => {
+            let mut page = Vec::new();
+            Page::new(command).render(&mut page)?;
+            out::text(&String::from_utf8_lossy(&page))
+        }
     }
 }
 

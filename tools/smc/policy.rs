@@ -22,6 +22,7 @@ use smc_proto::policy::RuleAction;
 use smc_proto::policy::MAX_RULES;
 use smc_tools::rules::Table;
 
+use crate::out;
 use crate::table::json;
 use crate::table::table;
 
@@ -252,12 +253,7 @@ pub(crate) fn run(command: &Command) -> io::Result<()> {
             Ok(())
         }),
         Command::Flush => rules.replace(&[], None),
-        Command::Save => {
-            let listed = rules.list()?;
-            let lines = listed.rules.iter();
-            lines.for_each(|rule| println!("{}", AsArguments(rule)));
-            Ok(())
-        }
+        Command::Save => out::lines(rules.list()?.rules.iter().map(AsArguments)),
         Command::Load { file } => rules.replace(&load(file)?, None),
     };
     outcome.map_err(explained)

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::process::ExitCode;
 
+use crate::out;
 use crate::switch;
 
 /// The preload library's file name.
@@ -61,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
             command: &arguments.command,
         }),
     };
-    eprintln!("smc: {error}");
+    out::error(format_args!("smc: {error}"));
     Ok(not_started(&error))
 }
 

@@ -14,6 +14,7 @@ use smc_tools::view::Link;
 use smc_tools::view::Module;
 use smc_tools::view::Port;
 
+use crate::out;
 use crate::table::json;
 use crate::table::netdev;
 use crate::table::not_loaded;
@@ -187,22 +188,24 @@ pub(crate) fn info(arguments: &Arguments) -> io::Result<()> {
             memory,
         });
     }
-    println!("Version     {}", info.version);
-    println!("Host        {}", info.host);
-    println!(
-        "SMC-R       v1{}",
-        [" only", " v2"][usize::from(info.smcr_v2)]
-    );
-    println!("SMC-D       {}", smcd(&info, smcd_loopback));
-    println!("System EID  {}", or_dash(&info.seid));
-    println!("SYN option  by {}", info.syn_option);
+    let mut lines = vec![
+        format!("Version     {}", info.version),
+        format!("Host        {}", info.host),
+        format!(
+            "SMC-R       v1{}",
+            [" only", " v2"][usize::from(info.smcr_v2)]
+        ),
+        format!("SMC-D       {}", smcd(&info, smcd_loopback)),
+        format!("System EID  {}", or_dash(&info.seid)),
+        format!("SYN option  by {}", info.syn_option),
+    ];
     if let Some(memory) = memory {
         let limits = memory.limits.map_or(String::new(), |[low, middle, high]| {
             format!(", limits {low} {middle} {high}")
         });
-        println!("Memory      {} pages{limits}", memory.pages);
+        lines.push(format!("Memory      {} pages{limits}", memory.pages));
     }
-    Ok(())
+    out::lines(lines)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use smc_user::inspect::Process;
 use smc_user::Address;
 use smc_user::Socket;
 
+use crate::out;
 use crate::table::json;
 use crate::table::not_loaded;
 
@@ -106,11 +107,13 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
     if arguments.json {
         return json(&lines.iter().map(|line| line.record()).collect::<Vec<_>>());
     }
-    println!("{:<24} {:<24} Path", "Local address", "Peer address");
-    for line in lines {
-        println!("{:<24} {:<24} {}", line.local, line.peer, line.path());
-    }
-    Ok(())
+    let row = |local: &str, peer: &str, path: &str| format!("{local:<24} {peer:<24} {path}");
+    out::line(row("Local address", "Peer address", "Path"))?;
+    out::lines(
+        lines
+            .iter()
+            .map(|line| row(&line.local, &line.peer, &line.path())),
+    )
 }
 
 fn from_diag() -> io::Result<Vec<Line>> {

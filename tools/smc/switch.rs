@@ -29,6 +29,7 @@ use smc_user::Errno;
 use smc_user::Socket;
 
 use crate::libbpf::failed;
+use crate::out;
 use crate::table::json;
 use choice::Cgroup;
 use choice::Name;
@@ -395,18 +396,11 @@ fn show(as_json: bool) -> io::Result<()> {
         return json(&shown);
     }
     match shown.on {
-        true => println!("{ON}"),
-        false => println!("{OFF}"),
+        true => out::line(ON)?,
+        false => out::line(OFF)?,
     }
-    shown
-        .cgroups
-        .iter()
-        .for_each(|path| println!("cgroup {path}"));
-    shown
-        .programs
-        .iter()
-        .for_each(|name| println!("program {name}"));
-    Ok(())
+    out::lines(shown.cgroups.iter().map(|path| format!("cgroup {path}")))?;
+    out::lines(shown.programs.iter().map(|name| format!("program {name}")))
 }
 
 #[cfg(test)]

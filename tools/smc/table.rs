@@ -8,12 +8,11 @@ use std::io::Write;
 use nix::net::if_::if_indextoname;
 use serde::Serialize;
 
+use crate::out;
+
 /// Prints a table.
 pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    lines(heads, rows)
-        .iter()
-        .try_for_each(|line| writeln!(out, "{line}"))
+    out::lines(lines(heads, rows))
 }
 
 /// Returns the lines of a table without trailing blanks. (comfy-table would halve this code, but

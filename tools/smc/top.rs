@@ -10,7 +10,6 @@ mod view;
 
 use std::io;
 use std::io::IsTerminal;
-use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use screen::Screen;
 use smc_tools::view::Module;
 use view::View;
 
+use crate::out;
 use crate::table::json;
 use crate::table::not_loaded;
 
@@ -54,11 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
         let view = View::between(&before, &Sample::take(&mut module)?);
         return match arguments.json {
             true => json(&view),
-            false => {
-                let mut out = io::stdout().lock();
-                let mut lines = view.lines().into_iter();
-                lines.try_for_each(|line| writeln!(out, "{line}"))
-            }
+            false => out::lines(view.lines()),
         };
     }
     watch(&mut module, before, arguments.interval)

@@ -7,6 +7,7 @@ use std::io;
 use clap::Subcommand;
 use smc_tools::genl::Ueids;
 
+use crate::out;
 use crate::table::json;
 use crate::table::not_loaded;
 
@@ -32,7 +33,7 @@ pub(crate) fn run(command: &Command) -> io::Result<()> {
 
     match command {
         Command::Show { json: true } => json(&ueids.list()?)?,
-        Command::Show { json: false } => ueids.list()?.iter().for_each(|eid| println!("{eid}")),
+        Command::Show { json: false } => out::lines(ueids.list()?)?,
         Command::Add { eid } => ueids.add(eid)?,
         Command::Del { eid } => ueids.remove(eid)?,
         Command::Flush => ueids.flush()?,

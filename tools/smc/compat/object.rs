@@ -15,6 +15,7 @@ use super::report::Filter;
 use super::report::Layout;
 use super::smc_stats;
 use super::version;
+use crate::out;
 
 const OBJECTS: [&str; 7] = [
     "device",
@@ -93,15 +94,17 @@ pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
     let (details, absolute, words) = match options(arguments) {
         Asked::Call(details, absolute, words) => (details, absolute, words),
         Asked::Help => {
-            eprintln!("{}", usage(name));
+            out::error(usage(name));
             return ExitCode::SUCCESS;
         }
         Asked::Version => {
-            eprintln!("{}", version(name));
+            out::error(version(name));
             return ExitCode::from(MINUS_ONE);
         }
         Asked::Unknown(option) => {
-            eprintln!("Error: Option \"{option}\" is unknown, try \"{name} help\".");
+            out::error(format_args!(
+                "Error: Option \"{option}\" is unknown, try \"{name} help\"."
+            ));
             return ExitCode::from(MINUS_ONE);
         }
     };
@@ -114,11 +117,11 @@ pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
     match call.run(name, &words) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Refused::Usage(text)) => {
-            eprintln!("Error: {text}, try \"{name} help\".");
+            out::error(format_args!("Error: {text}, try \"{name} help\"."));
             ExitCode::FAILURE
         }
         Err(Refused::Words) => {
-            eprintln!("{}", usage(name));
+            out::error(usage(name));
             ExitCode::from(MINUS_ONE)
         }
         Err(Refused::Failed(error)) => {
@@ -129,7 +132,8 @@ pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
             }
         }
         Err(Refused::NoSeid) => {
-            println!("Error: System EID not available");
+            // It ends with an error in any case.
+            let _ = out::line("Error: System EID not available");
             ExitCode::from(MINUS_ONE)
         }
     }
@@ -176,7 +180,7 @@ struct Call {
 impl Call {
     fn run(&self, name: &str, words: &[&str]) -> Result<(), Refused> {
         let Some((object, rest)) = words.split_first() else {
-            eprintln!("{}", usage(name));
+            out::error(usage(name));
             return Ok(());
         };
         match whole(object, &OBJECTS) {
@@ -193,7 +197,7 @@ impl Call {
                 "Object \"seid\" is valid for SMC-D only".to_string(),
             )),
             Some(_) => {
-                eprintln!("{}", usage(name));
+                out::error(usage(name));
                 Ok(())
             }
             None => Err(Refused::Usage(format!("Object \"{object}\" is unknown"))),
@@ -286,10 +290,7 @@ fn ueid(words: &[&str]) -> Result<(), Refused> {
     let (command, rest) = command(words, &["show", "add", "delete", "flush"]);
     let mut ueids = Ueids::open()?;
     match (command, rest) {
-        ("show", []) => {
-            let list = ueids.list()?;
-            list.iter().for_each(|eid| println!("{eid}"));
-        }
+        ("show", []) => out::lines(ueids.list()?)?,
         ("flush", []) => ueids.flush()?,
         ("add", [eid]) => change(ueids.add(eid))?,
         ("delete", [eid]) => change(ueids.remove(eid))?,
@@ -321,9 +322,9 @@ fn seid(words: &[&str]) -> Result<(), Refused> {
     };
     let mut module = Module::open()?;
     match (command, module.seid()?) {
-        ("show", Some((seid, true))) => println!("{seid} [enabled]"),
-        ("show", Some((seid, false))) => println!("{seid} [disabled]"),
-        ("show", None) => println!("n/a"),
+        ("show", Some((seid, true))) => out::line(format_args!("{seid} [enabled]"))?,
+        ("show", Some((seid, false))) => out::line(format_args!("{seid} [disabled]"))?,
+        ("show", None) => out::line("n/a")?,
         (_, None) => return Err(Refused::NoSeid),
         ("enable", Some(_)) => module.call(smc_uapi::SMC_NETLINK_ENABLE_SEID)?,
         (_, Some(_)) => module.call(smc_uapi::SMC_NETLINK_DISABLE_SEID)?,

@@ -12,6 +12,7 @@ use smc_tools::view::Module;
 use smc_tools::view::Port;
 use smc_uapi::*;
 
+use crate::out;
 use crate::table::netdev;
 
 /// The level of detail.
@@ -50,11 +51,12 @@ impl Filter {
 }
 
 /// Prints `lines` below `head`, without the blanks at their ends; nothing if the kernel lists nothing.
-fn columns(has_any: bool, head: &str, lines: impl Iterator<Item = String>) {
+fn columns(has_any: bool, head: &str, mut lines: impl Iterator<Item = String>) -> io::Result<()> {
     if has_any {
-        println!("{}", head.trim_end());
-        lines.for_each(|line| println!("{}", line.trim_end()));
+        out::line(head.trim_end())?;
+        lines.try_for_each(|line| out::line(line.trim_end()))?;
     }
+    Ok(())
 }
 
 fn role(group: &Group) -> &'static str {
@@ -100,11 +102,9 @@ pub(super) fn groups(module: &mut Module, filter: &Filter, layout: Layout) -> io
     });
     if layout > Layout::Short {
         let blocks: Vec<_> = groups.map(long_group).collect();
-        print!("{}", blocks.join("\n"));
-        return Ok(());
+        return out::text(&blocks.join("\n"));
     }
-    columns(has_any, GROUPS_HEAD, groups.map(group_line));
-    Ok(())
+    columns(has_any, GROUPS_HEAD, groups.map(group_line))
 }
 
 const GROUPS_HEAD: &str = "LG-ID    LG-Role  LG-Type  VLAN  #Conns  PNET-ID";
@@ -174,8 +174,7 @@ pub(super) fn links(module: &mut Module, filter: &Filter, layout: Layout) -> io:
     let has_any = !listed.is_empty();
     let links = listed.iter().filter(|(_, link)| filter.takes_link(link));
     let line = |(group, link): &(Group, Link)| link_line(group, link, layout);
-    columns(has_any, &links_head(layout), links.map(line));
-    Ok(())
+    columns(has_any, &links_head(layout), links.map(line))
 }
 
 fn links_head(layout: Layout) -> String {
@@ -219,8 +218,7 @@ pub(super) fn devices(module: &mut Module, filter: &Filter, layout: Layout) -> i
         .iter()
         .filter(|port| filter.takes_device(&port.device, port.ifindex));
     let line = |port: &Port| device_line(port, layout);
-    columns(has_any, &devices_head(layout), ports.map(line));
-    Ok(())
+    columns(has_any, &devices_head(layout), ports.map(line))
 }
 
 fn devices_head(layout: Layout) -> String {
@@ -296,12 +294,10 @@ pub(super) fn smcd_groups(module: &mut Module, filter: &Filter, layout: Layout) 
         .filter(|group| filter.group.is_none_or(|id| id == group.id));
     if layout > Layout::Short {
         let blocks: Vec<_> = groups.map(long_smcd_group).collect();
-        print!("{}", blocks.join("\n"));
-        return Ok(());
+        return out::text(&blocks.join("\n"));
     }
     let head = "LG-ID    VLAN  #Conns  PNET-ID";
-    columns(has_any, head, groups.map(smcd_group));
-    Ok(())
+    columns(has_any, head, groups.map(smcd_group))
 }
 
 fn smcd_group(group: &SmcdGroup) -> String {
@@ -356,8 +352,7 @@ pub(super) fn smcd_devices(module: &mut Module) -> io::Result<()> {
         )
     };
     let head = "FID  Type  PCI-ID        PCHID  InUse  #LGs  PNET-ID";
-    columns(!devices.is_empty(), head, devices.iter().map(line));
-    Ok(())
+    columns(!devices.is_empty(), head, devices.iter().map(line))
 }
 
 pub(super) fn info(module: &mut Module) -> io::Result<()> {
@@ -369,18 +364,19 @@ pub(super) fn info(module: &mut Module) -> io::Result<()> {
     let v2 = |has: bool| ["v1", "v1 v2"][usize::from(has)];
     // As smc-tools: what the protocol has, whatever devices there are.
     let has_v2 = !info.version.starts_with("1.");
-    println!("Kernel Capabilities");
-    println!("SMC Version:      {}", info.version);
-    println!("SMC Hostname:     {}", info.host);
-    println!("SMC-D Features:   {}", v2(has_v2));
-    println!("SMC-R Features:   {}", v2(info.smcr_v2));
-    println!();
-    println!("Hardware Capabilities");
     let seid = Some(info.seid).filter(|seid| !seid.is_empty());
-    println!("SEID:             {}", seid.as_deref().unwrap_or("n/a"));
-    println!("ISM:              n/a");
-    println!("RoCE:             {}", roce_versions(devices));
-    Ok(())
+    out::lines([
+        "Kernel Capabilities".to_string(),
+        format!("SMC Version:      {}", info.version),
+        format!("SMC Hostname:     {}", info.host),
+        format!("SMC-D Features:   {}", v2(has_v2)),
+        format!("SMC-R Features:   {}", v2(info.smcr_v2)),
+        String::new(),
+        "Hardware Capabilities".to_string(),
+        format!("SEID:             {}", seid.as_deref().unwrap_or("n/a")),
+        "ISM:              n/a".to_string(),
+        format!("RoCE:             {}", roce_versions(devices)),
+    ])
 }
 
 #[cfg(test)]

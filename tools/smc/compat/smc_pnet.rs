@@ -12,6 +12,7 @@ use smc_tools::pnet::Table;
 
 use super::failed;
 use super::parse;
+use crate::out;
 
 #[derive(Parser)]
 #[command(
@@ -72,8 +73,7 @@ fn act(arguments: &Arguments) -> io::Result<()> {
         None if arguments.flush => return table.flush(),
         None => table.list()?,
     };
-    places.iter().for_each(|place| println!("{}", line(place)));
-    Ok(())
+    out::lines(places.iter().map(line))
 }
 
 /// Returns the entry to add; port 0 means the first one.

@@ -7,6 +7,7 @@ use std::fs;
 use std::process::ExitCode;
 
 use super::version;
+use crate::out;
 use crate::run;
 use crate::run::bytes;
 use crate::run::not_started;
@@ -28,13 +29,15 @@ pub(super) fn run(arguments: &[OsString]) -> ExitCode {
         Ok(call) => call,
         Err(text) => return fail(&text),
     };
-    if call.help {
-        usage();
-        return ExitCode::SUCCESS;
-    }
-    if call.version {
-        println!("{}", version("smc_run"));
-        return ExitCode::SUCCESS;
+    if call.help || call.version {
+        let said = match call.help {
+            true => out::lines(USAGE),
+            false => out::line(version("smc_run")),
+        };
+        return match said {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error.to_string()),
+        };
     }
     for (name, size) in [("rmem_max", &call.rcvbuf), ("wmem_max", &call.sndbuf)] {
         raise(name, size.as_deref());
@@ -51,18 +54,18 @@ pub(super) fn run(arguments: &[OsString]) -> ExitCode {
 }
 
 fn fail(text: &str) -> ExitCode {
-    eprintln!("smc_run: Error: {text}");
+    out::error(format_args!("smc_run: Error: {text}"));
     ExitCode::FAILURE
 }
 
-fn usage() {
-    println!("Usage: smc_run [ OPTIONS ] COMMAND");
-    println!("  -d        say what happens to each socket");
-    println!("  -h        print this");
-    println!("  -r SIZE   receive buffer in bytes");
-    println!("  -t SIZE   send buffer in bytes");
-    println!("  -v        print the version");
-}
+const USAGE: [&str; 6] = [
+    "Usage: smc_run [ OPTIONS ] COMMAND",
+    "  -d        say what happens to each socket",
+    "  -h        print this",
+    "  -r SIZE   receive buffer in bytes",
+    "  -t SIZE   send buffer in bytes",
+    "  -v        print the version",
+];
 
 /// Parses options as getopts of the shell does: letters may be combined, and the first argument
 /// that is no option begins the command.

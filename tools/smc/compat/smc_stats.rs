@@ -14,6 +14,8 @@ use smc_tools::stats::Technology;
 use smc_tools::stats::SIZES;
 use smc_tools::view::Module;
 
+use crate::out;
+
 /// The command line.
 pub(super) struct Call {
     pub(super) is_smcd: bool,
@@ -38,11 +40,8 @@ impl Call {
             false => &shown.smcr,
         };
         match self.json {
-            true => println!("{}", self.json(technology)),
-            false => self
-                .text(&shown, technology)
-                .iter()
-                .for_each(|line| println!("{line}")),
+            true => out::line(self.json(technology))?,
+            false => out::lines(self.text(&shown, technology))?,
         }
         match self.reset {
             true => baseline::keep(&now),

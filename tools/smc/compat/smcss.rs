@@ -15,6 +15,7 @@ use smc_tools::diag::State;
 
 use super::failed;
 use super::parse;
+use crate::out;
 
 #[derive(Parser)]
 #[command(name = "smcss", about = "Show the SMC sockets")]
@@ -44,19 +45,20 @@ pub(super) fn run(arguments: &[String]) -> ExitCode {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
-    match diag::sockets() {
-        Ok(sockets) => {
-            println!("{}", head(&arguments));
-            let shown = sockets.iter().filter(|entry| is_shown(&arguments, entry));
-            shown.for_each(|entry| println!("{}", line(&arguments, entry)));
-            ExitCode::SUCCESS
-        }
+    match diag::sockets().and_then(|sockets| print(&arguments, &sockets)) {
+        Ok(()) => ExitCode::SUCCESS,
         // No module has registered for this family.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             failed("Error", &io::ErrorKind::NotFound.into())
         }
         Err(error) => failed("Error", &error),
     }
+}
+
+fn print(arguments: &Arguments, sockets: &[Entry]) -> io::Result<()> {
+    let shown = sockets.iter().filter(|entry| is_shown(arguments, entry));
+    out::line(head(arguments))?;
+    out::lines(shown.map(|entry| line(arguments, entry)))
 }
 
 fn head(arguments: &Arguments) -> String {

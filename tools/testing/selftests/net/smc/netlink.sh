@@ -95,6 +95,11 @@ ends_quietly() {
 	[ $code = 141 ] && [ ! -s /tmp/said ]
 }
 
+# on_full_disk COMMAND...: it has nowhere to print to.
+on_full_disk() {
+	"$@" >/dev/full
+}
+
 # both_ends_of FAMILY: `smc ss --pid` has both ends of a connection between sockets that are made so.
 both_ends_of() {
 	smctest --family "$1" --expect smc hold --seconds 0 --then "ip netns exec a '$BIN/smc' ss --pid \$PPID >/tmp/ss" &&
@@ -286,6 +291,11 @@ for family in smc ipproto ulp; do
 	check "smc ss --pid has sockets of $family" both_ends_of $family
 done
 check "smc ends as others do when nobody reads" ends_quietly info
+for command in ss info stats "ueid show" "stats --prometheus"; do
+	# The words of a command.
+	# shellcheck disable=SC2086
+	check "smc $command says that the disk is full" fails_saying "smc: No space left" on_full_disk "$BIN/smc" $command
+done
 check "smcss answers" called_as smcss
 check "smcss lists connections" smctest --expect smc hold --connections 1 --seconds 1 --then \
 	"ip netns exec a /tmp/smcss -R | grep -E '^ACTIVE .* $IP_B:[0-9]+ .* SMCR CLNT rxe_a'"
