@@ -70,11 +70,7 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
     };
     if let (Some(target), Some(host)) = (target, &arguments.host) {
         // Without the module there is nothing to be learnt from a connection.
-        if facts
-            .module
-            .as_ref()
-            .is_some_and(|module| module.refusal.is_none())
-        {
+        if facts.refusal.is_none() {
             let outcome = probe::connect(target, arguments.kib << 10)?;
             let path = probe::judge(host, &outcome);
             // What follows from a fault that was named above is none of its own.
@@ -100,9 +96,9 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
 fn listen(arguments: &Arguments, ip: Option<IpAddr>) -> io::Result<bool> {
     let listener = probe::Listener::open(ip, arguments.port)?;
     if !arguments.json {
-        let how = match listener.is_smc {
-            true => "",
-            false => ", by TCP alone, as this machine has no SMC",
+        let how = match listener.refused {
+            None => "",
+            Some(_) => ", by TCP alone, as this machine has no SMC",
         };
         out::line(format_args!(
             "Listening on {}{how}. At the other machine: smc check ADDRESS",

@@ -17,5 +17,6 @@ pub mod rdma;
 pub mod route;
 pub mod rules;
 pub mod smcd;
+pub mod socket;
 pub mod stats;
 pub mod view;

@@ -49,7 +49,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a TCP program with AF_SMC sockets
+    /// Run a TCP program with SMC sockets
     Run(run::Arguments),
     /// Say why a connection is, or would be, TCP, and what to change
     Why(why::Arguments),

@@ -25,7 +25,7 @@ const TCP: u8 = 3;
     after_help = "Exit codes: 0 SMC, or no connection; 3 at least one is TCP; 1 it could not be found out, or the connection fails; 2 wrong usage."
 )]
 pub(crate) struct Arguments {
-    /// Connect there by AF_SMC, with the handshake of SMC and without data, and print the result
+    /// Connect there by an SMC socket, with the handshake of SMC and without data, and print the result
     #[arg(value_name = "HOST:PORT", required_unless_present = "pid")]
     target: Option<String>,
 

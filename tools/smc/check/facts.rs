@@ -22,16 +22,19 @@ use smc_tools::pnet::Place;
 use smc_tools::rdma;
 use smc_tools::rules;
 use smc_tools::smcd::Loopback;
+use smc_tools::socket;
 use smc_tools::view;
 use smc_tools::view::Module;
-use smc_uapi::AF_SMC;
-use smc_user::Socket;
 
 /// The facts. What cannot be found out is `None` or empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     pub(super) kernel: Kernel,
     pub(super) module: Option<Loaded>,
+    /// Why this process gets no SMC socket.
+    pub(super) refusal: Option<String>,
+    /// Why it may not ask the kernel by netlink, so that most is not known.
+    pub(super) unasked: Option<String>,
     /// User-defined enterprise IDs.
     pub(super) eids: Vec<String>,
     /// The system's enterprise ID, if it is enabled.
@@ -79,8 +82,6 @@ pub(super) struct Loaded {
     pub(super) version: String,
     /// Who adds the SMC option to TCP's SYN.
     pub(super) syn_option: &'static str,
-    /// Why this process gets no AF_SMC socket.
-    pub(super) refusal: Option<String>,
 }
 
 /// Settings of the namespace and of the machine.
@@ -132,7 +133,13 @@ impl Facts {
         };
         facts.flow = flow_of(&facts.devices);
         // This loads the module if it is installed, as a program that asks for SMC would.
-        if let Ok(mut module) = Module::open() {
+        let module = Module::open();
+        // Unlike a module that is not there.
+        let refused = module.as_ref().err();
+        let refused = refused.filter(|error| error.kind() != io::ErrorKind::NotFound);
+        facts.unasked = refused.map(ToString::to_string);
+        facts.refusal = socket::open(false).err().map(|refused| refused.to_string());
+        if let Ok(mut module) = module {
             facts.module = Some(Loaded::of(&mut module));
             facts.seid = module
                 .seid()
@@ -203,12 +210,10 @@ fn has_module(index: &str) -> bool {
 impl Loaded {
     fn of(module: &mut Module) -> Self {
         let info = module.info().ok();
-        let socket = Socket::open(AF_SMC, libc::SOCK_STREAM, 0);
         Self {
             is_ours: rules::Table::open().is_ok(),
             syn_option: info.as_ref().map_or("TCP", |info| info.syn_option),
             version: info.map_or("unknown".to_string(), |info| info.version),
-            refusal: socket.err().map(|errno| errno.to_string()),
         }
     }
 }

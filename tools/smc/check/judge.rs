@@ -16,6 +16,9 @@ use super::line::Line;
 pub(super) fn judge(facts: &Facts) -> Vec<Line> {
     let mut lines = machine::kernel(facts);
     lines.extend(machine::module(facts));
+    if facts.unasked.is_some() {
+        return lines;
+    }
     if facts.module.is_some() {
         lines.push(machine::syn_option(facts));
         lines.push(machine::handshakes(facts));

@@ -13,7 +13,8 @@ use std::time::Instant;
 
 use smc_tools::netdevs::netdevs;
 use smc_tools::path::Path;
-use smc_uapi::AF_SMC;
+use smc_tools::socket;
+use smc_tools::socket::Refused;
 use smc_user::Socket;
 
 use super::exchange;
@@ -77,8 +78,8 @@ pub(super) fn connect(address: SocketAddr, bytes: u64) -> io::Result<Outcome> {
 pub(super) struct Listener {
     socket: Socket,
     pub(super) address: SocketAddr,
-    /// Whether it listens with SMC.
-    pub(super) is_smc: bool,
+    /// Why it listens by TCP alone.
+    pub(super) refused: Option<Refused>,
 }
 
 impl Listener {
@@ -97,20 +98,21 @@ impl Listener {
     }
 
     fn at(address: SocketAddr) -> io::Result<Self> {
-        let smc = Socket::open(AF_SMC, libc::SOCK_STREAM, i32::from(address.is_ipv6()));
-        let is_smc = smc.is_ok();
         let family = match address {
             SocketAddr::V4(_) => libc::AF_INET,
             SocketAddr::V6(_) => libc::AF_INET6,
         };
-        let socket = smc.or_else(|_| Socket::open(family, libc::SOCK_STREAM, 0))?;
+        let (socket, refused) = match socket::open(address.is_ipv6()) {
+            Ok(socket) => (socket, None),
+            Err(refused) => (Socket::open(family, libc::SOCK_STREAM, 0)?, Some(refused)),
+        };
         socket.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
         socket.bind(address)?;
         socket.listen(16)?;
         Ok(Self {
             socket,
             address,
-            is_smc,
+            refused,
         })
     }
 
@@ -120,13 +122,9 @@ impl Listener {
         let begin = Instant::now();
         socket.set_timeout(WAIT)?;
         let peer = socket.peer_address().ok().and_then(|peer| peer.to_ip());
-        let is_smc = self.is_smc;
-        let look = || match is_smc {
-            true => End::of_socket(&socket),
-            false => End::of(
-                Finding::no_family("no socket of that family"),
-                mtu_at(&socket),
-            ),
+        let look = || match &self.refused {
+            None => End::of_socket(&socket),
+            Some(refused) => End::of(Finding::no_family(&refused.to_string()), mtu_at(&socket)),
         };
         let mut own = look();
         let followed = exchange::follow(&mut &socket, look);

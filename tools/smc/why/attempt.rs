@@ -9,7 +9,8 @@ use std::net::ToSocketAddrs;
 use std::time::Duration;
 
 use smc_tools::path::Path;
-use smc_uapi::AF_SMC;
+use smc_tools::socket;
+use smc_tools::socket::Refused;
 use smc_user::Errno;
 use smc_user::Socket;
 
@@ -24,8 +25,8 @@ const TCP_WAIT: Duration = Duration::from_secs(5);
 
 /// The result of an attempt.
 enum Outcome {
-    /// AF_SMC sockets are not available.
-    NoFamily(Errno),
+    /// SMC sockets are not available.
+    NoFamily(Refused),
     /// TCP cannot connect, either.
     NoTcp(io::Error),
     /// TCP connects, but an SMC socket does not.
@@ -57,10 +58,9 @@ pub(crate) fn make(target: &str) -> io::Result<Attempt> {
 }
 
 fn connect(address: SocketAddr) -> io::Result<Outcome> {
-    let protocol = i32::from(address.is_ipv6());
-    let socket = match Socket::open(AF_SMC, libc::SOCK_STREAM, protocol) {
+    let socket = match socket::open(address.is_ipv6()) {
         Ok(socket) => socket,
-        Err(errno) => return Ok(Outcome::NoFamily(errno)),
+        Err(refused) => return Ok(Outcome::NoFamily(refused)),
     };
     socket.set_timeout(WAIT)?;
     if let Err(errno) = socket.connect(address) {
@@ -106,7 +106,7 @@ impl Attempt {
     /// Returns the finding.
     pub(crate) fn finding(&self, facts: &Facts) -> Finding {
         match &self.0 {
-            Outcome::NoFamily(errno) => Finding::no_family(&errno.to_string()),
+            Outcome::NoFamily(refused) => Finding::no_family(&refused.to_string()),
             Outcome::NoTcp(error) => Finding::no_tcp(&error.to_string()),
             Outcome::NoHandshake(errno) => Finding::no_handshake(&errno.to_string()),
             Outcome::Made(path, _, _) => Finding::of_path(path, facts),

@@ -72,12 +72,12 @@ impl Finding {
         }
     }
 
-    /// AF_SMC sockets are not available.
+    /// SMC sockets are not available.
     pub(crate) fn no_family(error: &str) -> Self {
         Self::tcp(words(
             "NO_MODULE",
-            &format!("This machine gives no AF_SMC sockets ({error}): the module is not loaded, or may not be used."),
-            "Load the module (modprobe smc), and allow the address family where a seccomp filter or a container refuses it.",
+            &format!("This machine gives no SMC sockets ({error}): the module is not loaded, or may not be used."),
+            "Load the module (modprobe smc), and where a seccomp filter or a container refuses them, allow protocol 256 (IPPROTO_SMC) or AF_SMC.",
         ))
     }
 

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use smc_tools::diag;
 use smc_tools::path::Kind;
 use smc_tools::path::Path;
-use smc_uapi::AF_SMC;
+use smc_tools::socket;
 use smc_user::inspect::Process;
 use smc_user::Address;
 use smc_user::Socket;
@@ -99,7 +99,7 @@ struct ProcessSetup {
     is_run: bool,
     /// The preload library is loaded.
     has_library: bool,
-    /// AF_SMC sockets are available.
+    /// SMC sockets are available.
     has_family: bool,
     /// Its system calls are filtered (seccomp).
     is_filtered: bool,
@@ -113,7 +113,7 @@ impl ProcessSetup {
                 .split(|byte| *byte == 0)
                 .any(|variable| variable.starts_with(b"LD_PRELOAD=") && has_name(variable)),
             has_library: has_name(&read("maps")),
-            has_family: Socket::open(AF_SMC, libc::SOCK_STREAM, 0).is_ok(),
+            has_family: socket::open(false).is_ok(),
             is_filtered: is_filtered(&String::from_utf8_lossy(&read("status"))),
         }
     }
@@ -122,13 +122,13 @@ impl ProcessSetup {
         match (self.is_run, self.has_library) {
             (_, true) if !self.has_family => Finding::plain(
                 "NOT_SMC/no-module",
-                "The program runs under smc run, but this machine gives no AF_SMC sockets, so it got a TCP socket.",
+                "The program runs under smc run, but this machine gives no SMC sockets, so it got a TCP socket.",
                 "Load the module (modprobe smc) and start the program again.",
             ),
             (_, true) if self.is_filtered => Finding::plain(
                 "NOT_SMC/filter",
                 "The program runs under smc run, but its system calls are filtered (seccomp), and the filter may refuse SMC sockets; or it got this socket past the C library's socket(2).",
-                "Have the filter allow AF_SMC, or a protocol other than TCP for AF_INET and AF_INET6 (systemd: RestrictAddressFamilies, SystemCallFilter; containers: the seccomp profile).",
+                "Have the filter allow protocol 256 (IPPROTO_SMC) for AF_INET and AF_INET6, or AF_SMC (systemd: RestrictAddressFamilies, SystemCallFilter; containers: the seccomp profile).",
             ),
             (_, true) => Finding::plain(
                 "NOT_SMC/own-call",

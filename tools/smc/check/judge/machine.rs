@@ -69,6 +69,21 @@ fn series(release: &str) -> Option<(u32, u32)> {
 
 pub(super) fn module(facts: &Facts) -> Vec<Line> {
     let release = &facts.kernel.release;
+    if let Some(error) = &facts.unasked {
+        const HINT: &str = "Run this outside the container or service, or allow AF_NETLINK there (systemd: RestrictAddressFamilies).";
+        return vec![match &facts.refusal {
+            None => Line::warn(
+                "module/unread",
+                format!("This process gets SMC sockets, but may not ask the kernel by netlink ({error}): all else is not known."),
+                HINT,
+            ),
+            Some(refusal) => Line::fail(
+                "module/refused",
+                format!("This process gets no SMC sockets ({refusal}), and may not ask the kernel by netlink ({error})."),
+                HINT,
+            ),
+        }];
+    }
     let Some(module) = &facts.module else {
         let is_old = series(release).is_some_and(|series| series < OLDEST);
         return vec![match facts.kernel.is_installed {
@@ -90,11 +105,11 @@ pub(super) fn module(facts: &Facts) -> Vec<Line> {
         }];
     };
     let version = &module.version;
-    if let Some(error) = &module.refusal {
+    if let Some(error) = &facts.refusal {
         return vec![Line::fail(
             "module/refused",
-            format!("The module is loaded, but this process gets no AF_SMC sockets ({error})."),
-            "Run this outside the container or service, or allow AF_SMC there (systemd: RestrictAddressFamilies; containers: the seccomp profile).",
+            format!("The module is loaded, but this process gets no SMC sockets ({error})."),
+            "Run this outside the container or service, or allow AF_INET and AF_INET6 with protocol 256 there (systemd: RestrictAddressFamilies; containers: the seccomp profile), or AF_SMC.",
         )];
     }
     vec![match module.is_ours {

@@ -98,7 +98,6 @@ fn healthy() -> Facts {
             is_ours: true,
             version: "2.1".to_string(),
             syn_option: "netfilter",
-            refusal: None,
         }),
         eids: vec!["SMCV2-DEFAULT-UEID".to_string()],
         is_exclusive: Some(false),
@@ -169,7 +168,15 @@ fn each_fault_has_its_id() {
         }),
         ("FAIL module/not-loaded", |f| f.module = None),
         ("FAIL module/refused", |f| {
-            f.module.as_mut().unwrap().refusal = Some("EAFNOSUPPORT".to_string());
+            f.refusal = Some("EAFNOSUPPORT".to_string());
+        }),
+        ("warn module/unread", |f| {
+            f.module = None;
+            f.unasked = Some("EAFNOSUPPORT".to_string());
+        }),
+        ("FAIL module/refused", |f| {
+            f.refusal = Some("EPERM".to_string());
+            f.unasked = Some("EAFNOSUPPORT".to_string());
         }),
         ("warn handshake/limited", |f| {
             f.settings.limits_handshakes = true

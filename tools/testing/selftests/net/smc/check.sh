@@ -12,12 +12,15 @@
 SAID=/tmp/said
 PORT=37373
 
+# The command under which smc check runs.
+UNDER=()
+
 # looks_over NAMESPACE CODE OPTION...: smc check ends so there, or in the first namespace.
 looks_over() {
 	local where=(in_ns "$1") wanted=$2 code
 	[ "$1" != first ] || where=()
 	shift 2
-	"${where[@]}" "$BIN/smc" check "$@" >$SAID 2>&1
+	"${where[@]}" "${UNDER[@]}" "$BIN/smc" check "$@" >$SAID 2>&1
 	code=$?
 	sed 's/^/# /' $SAID
 	[ $code = "$wanted" ]
@@ -48,6 +51,13 @@ is_well() {
 	local ns=${1:-a}
 	shift
 	looks_over "$ns" 0 "$@" && ! grep -v "^ok" $SAID
+}
+
+# refusing NUMBER COMMAND...: smc check runs under a filter that refuses sockets of that family.
+refusing() {
+	local UNDER=("$BIN/smctest" refusing --number "$1")
+	shift
+	"$@"
 }
 
 # mended COMMAND...: the command, after which all is well, soon.
@@ -172,6 +182,9 @@ require "groups without connections end at once" set_sysctl smcr_lgr_idle_time 0
 check "mended" mended true
 check "and the other end is well" is_well b
 check "so are they together" both_well
+# As in services with RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK, and without the last one.
+check "and where AF_SMC is refused" listening refusing 43 is_well a "$IP_B"
+check "and where netlink is, but for what is not known then" refusing 16 warns module/unread AF_NETLINK
 check "over IPv6, too" listening is_well a "$IP6_B"
 check "as JSON" json_is_good
 check "wrong usage" usage --once

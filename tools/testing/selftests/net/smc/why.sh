@@ -105,6 +105,13 @@ middlebox() {
 		grep -q "id:     NO_HANDSHAKE$" /tmp/why
 }
 
+# services_family: a filter that refuses AF_SMC, as systemd's RestrictAddressFamilies=AF_INET AF_INET6, leaves
+# IPPROTO_SMC, by which SMC works.
+services_family() {
+	says 3 NOSMCDEV/no-device "This machine has no RDMA device." \
+		in_ns a "$BIN/smctest" refusing --number 43 "$BIN/smc" why "$IP_B:7000"
+}
+
 nobody_listens() {
 	in_ns a "$BIN/smc" why "$IP_B:7099" >/tmp/why
 	local code=$?
@@ -157,14 +164,15 @@ require "RDMA modules load" load_rdma
 require "network" up_netns
 require "a server without SMC" start_server $TCP_PORT --server-family tcp
 require "a listener that takes no connection" idle_listener
-check "no module" why NO_MODULE "This machine gives no AF_SMC sockets" "$IP_B:$TCP_PORT"
+check "no module" why NO_MODULE "This machine gives no SMC sockets" "$IP_B:$TCP_PORT"
 check "no module, under smc run" of_program NOT_SMC/no-module \
-	"The program runs under smc run, but this machine gives no AF_SMC sockets" \
+	"The program runs under smc run, but this machine gives no SMC sockets" \
 	"$BIN/smc" run python3 -c "$(dials library)"
 
 require "module loads" load_smc
 require "a server" start_server 7000 --server-family smc
 check "nobody listens" nobody_listens
+check "a service that has families of IP only" services_family
 check "no RDMA device" why NOSMCDEV/no-device "This machine has no RDMA device."
 require "an RDMA device elsewhere" up_other 10.7.0.1/24
 check "no RDMA device on this way" why NOSMCDEV/other-interface "$NO_OTHER"
