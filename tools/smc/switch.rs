@@ -7,6 +7,7 @@
 mod choice;
 mod entries;
 mod holder;
+pub(crate) mod process;
 mod program;
 
 use std::fmt::Display;
@@ -39,6 +40,9 @@ use program::Attached;
 
 /// Directory of the pinned objects (link, program, maps) while the switch is on.
 const FOLDER: &str = "/sys/fs/bpf/smc";
+
+/// What the name of the cgroup of a `smc run --bpf` begins with; a number follows.
+const RUN_CGROUP: &str = "smc-run-";
 
 /// Locked while the switch is changed. Not in [`FOLDER`], which comes and goes, nor the folder above, which every user
 /// could lock.

@@ -70,7 +70,7 @@ impl Cgroup {
 }
 
 /// Appends `path` to `root` even if it begins with a slash.
-fn below(root: &Path, path: &Path) -> PathBuf {
+pub(super) fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
@@ -86,7 +86,12 @@ fn root() -> io::Result<PathBuf> {
 
 /// Returns the mount points of file systems of this type.
 pub(super) fn mounted(kind: &str) -> io::Result<Vec<PathBuf>> {
-    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    mounted_at(Path::new("/proc/self/mounts"), kind)
+}
+
+/// As [`mounted`], of the process whose mounts this file lists.
+pub(super) fn mounted_at(file: &Path, kind: &str) -> io::Result<Vec<PathBuf>> {
+    let mounts = fs::read_to_string(file)?;
     let places = mounts.lines().filter_map(|line| place_in(line, kind));
     Ok(places.collect())
 }

@@ -42,6 +42,11 @@ impl Entries {
         self.0.is_empty()
     }
 
+    /// Returns whether the key is selected.
+    pub(super) fn contains(&self, key: &[u8]) -> bool {
+        self.0.contains_key(key)
+    }
+
     /// Selects the key by command.
     pub(super) fn add(&mut self, key: &[u8]) {
         *self.0.entry(key.to_vec()).or_default() |= BY_COMMAND;

@@ -29,6 +29,7 @@ use super::choice::Cgroup;
 use super::choose;
 use super::named;
 use super::program::Attached;
+use super::RUN_CGROUP;
 
 /// Printed by the holder once the program is attached.
 const READY: &str = "ready";
@@ -51,7 +52,7 @@ pub(crate) struct Entered {
 /// See [`super::enter`].
 pub(super) fn enter() -> io::Result<Entered> {
     let own = Cgroup::own()?;
-    let cgroup = own.path.join(format!("smc-run-{}", std::process::id()));
+    let cgroup = own.path.join(format!("{RUN_CGROUP}{}", std::process::id()));
     fs::create_dir(&cgroup).map_err(|error| named(&cgroup, error))?;
     let entered = keep(&cgroup).and_then(|hold| {
         let file = cgroup.join("cgroup.procs");

@@ -18,6 +18,8 @@ use smc_user::Socket;
 use super::facts::Facts;
 use super::finding::Finding;
 use super::Report;
+use crate::switch;
+use crate::switch::process::By;
 
 /// Returns a report on each TCP or SMC socket of a process; requires ptrace access to it.
 pub(super) fn reports(pid: i32) -> io::Result<Vec<Report>> {
@@ -95,6 +97,8 @@ fn show(address: Option<SocketAddr>) -> String {
 
 /// What decides whether a process can get SMC sockets.
 struct ProcessSetup {
+    /// Who has its sockets converted by a BPF program.
+    by: Option<By>,
     /// It was started by `smc run`.
     is_run: bool,
     /// The preload library is loaded.
@@ -109,6 +113,7 @@ impl ProcessSetup {
     fn of(pid: i32) -> Self {
         let read = |name| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
         Self {
+            by: switch::process::by(pid),
             is_run: read("environ")
                 .split(|byte| *byte == 0)
                 .any(|variable| variable.starts_with(b"LD_PRELOAD=") && has_name(variable)),
@@ -119,12 +124,29 @@ impl ProcessSetup {
     }
 
     fn finding(&self) -> Finding {
-        match (self.is_run, self.has_library) {
-            (_, true) if !self.has_family => Finding::plain(
+        let by_library = self.has_library.then_some("smc run");
+        let means = self.by.map(By::name).or(by_library);
+        if let Some(means) = means.filter(|_| !self.has_family) {
+            return Finding::plain(
                 "NOT_SMC/no-module",
-                "The program runs under smc run, but this machine gives no SMC sockets, so it got a TCP socket.",
+                &format!("The program runs under {means}, but this machine gives no SMC sockets, so it got a TCP socket."),
                 "Load the module (modprobe smc) and start the program again.",
+            );
+        }
+        match self.by {
+            Some(By::Run) => return Finding::plain(
+                "NOT_SMC/past-bpf",
+                "The program runs under smc run --bpf, but got this socket by io_uring, from another process, or while the module was not loaded.",
+                "Have who made the socket run under smc run --bpf, too; or have it ask for IPPROTO_SMC, or set TCP_ULP to smc on its sockets.",
             ),
+            Some(By::Switch) => return Finding::plain(
+                "NOT_SMC/before-switch",
+                "The switch is on for the program (smc switch show), but it got this socket before that; or by io_uring, from another process, or while the module was not loaded.",
+                "Restart the program: the switch is for new sockets. If that changes nothing, have it ask for IPPROTO_SMC, or set TCP_ULP to smc on its sockets.",
+            ),
+            None => {}
+        }
+        match (self.is_run, self.has_library) {
             (_, true) if self.is_filtered => Finding::plain(
                 "NOT_SMC/filter",
                 "The program runs under smc run, but its system calls are filtered (seccomp), and the filter may refuse SMC sockets; or it got this socket past the C library's socket(2).",
@@ -142,8 +164,8 @@ impl ProcessSetup {
             ),
             (false, false) => Finding::plain(
                 "NOT_SMC/not-run",
-                "Nothing turned this TCP socket into an SMC socket: the program asks for TCP and was not started by smc run.",
-                "Start it by smc run; or have it ask for IPPROTO_SMC, or set TCP_ULP to smc on its sockets.",
+                "Nothing turned this TCP socket into an SMC socket: the program asks for TCP, was not started by smc run, and is none for which the switch is on.",
+                "Start it by smc run, or switch it on (smc switch add) and restart it; or have it ask for IPPROTO_SMC, or set TCP_ULP to smc on its sockets.",
             ),
         }
     }
@@ -173,6 +195,7 @@ mod tests {
     fn a_tcp_socket_says_how_it_missed_smc() {
         let id = |is_run, has_library, has_family| {
             let setup = ProcessSetup {
+                by: None,
                 is_run,
                 has_library,
                 has_family,
@@ -187,8 +210,30 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_that_missed_the_switch_is_older() {
+        let finding = |by, has_family| {
+            let setup = ProcessSetup {
+                by: Some(by),
+                is_run: false,
+                has_library: false,
+                has_family,
+                is_filtered: true,
+            };
+            setup.finding()
+        };
+        assert_eq!(finding(By::Switch, true).id, "NOT_SMC/before-switch");
+        assert_eq!(finding(By::Run, true).id, "NOT_SMC/past-bpf");
+        for (by, name) in [(By::Switch, "smc switch,"), (By::Run, "smc run --bpf,")] {
+            let finding = finding(by, false);
+            assert_eq!(finding.id, "NOT_SMC/no-module");
+            assert!(finding.sentence.contains(name), "{}", finding.sentence);
+        }
+    }
+
+    #[test]
     fn a_filter_is_named_where_there_is_one() {
         let setup = ProcessSetup {
+            by: None,
             is_run: true,
             has_library: true,
             has_family: true,

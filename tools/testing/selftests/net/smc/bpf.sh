@@ -108,6 +108,48 @@ both_at_once() {
 	done
 }
 
+# CONNECTED: Python that connects to itself by TCP, and stays.
+CONNECTED="import socket, time
+listener = socket.create_server(('127.0.0.1', 7050))
+ends = socket.create_connection(listener.getsockname()), listener.accept()
+time.sleep(1000)"
+
+# said_of PID ID: `smc why` says that of a TCP socket of the process.
+said_of() {
+	within 20 why_is "$1" "$2"
+	local code=$?
+	cat /tmp/why
+	return $code
+}
+
+why_is() {
+	"$BIN/smc" why --pid "$1" >/tmp/why
+	[ $? = 3 ] && grep -q "^  id:     $2\$" /tmp/why
+}
+
+# before_switch: a program that was there before its cgroup was switched.
+before_switch() {
+	sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$CGROUPS/chosen/below" python3 -c "$CONNECTED" &
+	local program=$! code
+	said_of $program NOT_SMC/not-run && smc switch add --cgroup /chosen && said_of $program NOT_SMC/before-switch &&
+		in_ns a "$BIN/smc" why --pid $program | grep -q NOT_SMC/before-switch && past_bpf
+	code=$?
+	kill $program
+	wait $program 2>/dev/null
+	smc switch off && return $code
+}
+
+# past_bpf: a program under `smc run --bpf` has a TCP socket of the shell that started it.
+past_bpf() {
+	smc run --bpf sleep 1000 5<>/dev/tcp/127.0.0.1/7050 &
+	local program=$! code
+	said_of $program NOT_SMC/past-bpf
+	code=$?
+	kill $program
+	wait $program 2>/dev/null
+	return $code
+}
+
 # gone_id: of the cgroup that is switched and was removed.
 gone_id() {
 	smc switch show | sed -n 's/^cgroup \(id [0-9]* (gone)\)$/\1/p'
@@ -211,6 +253,8 @@ echo '# program raw' >/tmp/switch.conf
 check "one that lists nothing is loaded" smc switch load /tmp/switch.conf
 check "and switches nothing" shown "The switch is off."
 
+require "the first namespace has its own address" ip link set lo up
+check "a program whose sockets are older than the switch, or another's" before_switch
 check "two commands at the same time" both_at_once
 smc switch show >/tmp/switch.conf
 check "all is taken off" smc switch off
