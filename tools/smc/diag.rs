@@ -284,11 +284,11 @@ fn parse(bytes: &[u8]) -> Option<Entry> {
     })
 }
 
-/// Reads a port at `port_at` and an address at `ip_at`, which is IPv4 if words 1 to 3 are zero.
+/// Reads a port at `port_at` and an address at `ip_at`, of the family that is at the beginning.
 fn address(bytes: &[u8], port_at: usize, ip_at: usize) -> Option<SocketAddr> {
-    let ip = match get::<[[u8; 4]; 4]>(bytes, ip_at)? {
-        [v4, [0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]] => IpAddr::from(v4),
-        _ => IpAddr::from(get::<[u8; 16]>(bytes, ip_at)?),
+    let ip = match i32::from(*bytes.first()?) {
+        libc::AF_INET6 => IpAddr::from(get::<[u8; 16]>(bytes, ip_at)?),
+        _ => IpAddr::from(get::<[u8; 4]>(bytes, ip_at)?),
     };
     Some(SocketAddr::new(ip, u16::from_be(get(bytes, port_at)?)))
 }
@@ -326,6 +326,19 @@ mod tests {
         let json = serde_json::to_value(Dmb::of(&dmbinfo()).unwrap()).unwrap();
         assert_eq!(json["token"], "00000000000000a3");
         assert_eq!(json["peer_gid"], "00000000000000a100000000000000a5");
+    }
+
+    #[test]
+    fn an_address_is_of_the_family_of_its_socket() {
+        let mut message = vec![0; MESSAGE_LEN];
+        message[4..6].copy_from_slice(&7000u16.to_be_bytes());
+        for (family, any) in [
+            (libc::AF_INET, "0.0.0.0:7000"),
+            (libc::AF_INET6, "[::]:7000"),
+        ] {
+            message[0] = u8::try_from(family).unwrap();
+            assert_eq!(parse(&message).unwrap().local.to_string(), any);
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::io;
 use serde::Serialize;
 use smc_tools::diag;
 use smc_tools::diag::Dmb;
+use smc_tools::diag::State;
 use smc_tools::path::Kind;
 use smc_tools::path::Path;
 use smc_user::inspect::Process;
@@ -42,6 +43,8 @@ struct Line {
     local: String,
     peer: String,
     path: Path,
+    /// Its state, if `sock_diag` tells; of a process only whether it listens or is not connected.
+    state: Option<State>,
     /// The shared memory of SMC-D, if `sock_diag` tells.
     dmb: Option<Dmb>,
 }
@@ -55,6 +58,8 @@ struct Record<'a> {
     smc: bool,
     /// The path as text.
     path: String,
+    /// The name of its state, as in `smcss`.
+    state: Option<String>,
     /// The reason codes of a fallback: own, and the peer's.
     reason: Option<(u32, u32)>,
     /// The shared memory of SMC-D. The other end of the connection has `token` as its `peer_token`.
@@ -62,12 +67,17 @@ struct Record<'a> {
 }
 
 impl Line {
+    fn listens(&self) -> bool {
+        self.state == Some(State::LISTEN)
+    }
+
     fn record(&self) -> Record<'_> {
         Record {
             local: &self.local,
             peer: &self.peer,
             smc: self.path.is_smc(),
             path: self.path.to_string(),
+            state: self.state.map(|state| state.to_string()),
             reason: match self.path {
                 Path::Fallback(fallback) => Some((fallback.reason, fallback.peer)),
                 _ => None,
@@ -80,6 +90,8 @@ impl Line {
     /// network namespace.
     fn path(&self) -> String {
         match &self.dmb {
+            _ if self.listens() && self.path == Path::Unconnected => "listens".to_string(),
+            _ if self.listens() => format!("listens; {}", self.path),
             Some(dmb) => format!(
                 "{} (token {:016x}, the peer's {:016x})",
                 self.path, dmb.token, dmb.peer_token
@@ -102,7 +114,8 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
         },
     };
 
-    let is_shown = |line: &&Line| arguments.all || line.path != Path::Unconnected;
+    let is_shown =
+        |line: &&Line| arguments.all || !(line.listens() || line.path == Path::Unconnected);
     let lines: Vec<_> = lines.iter().filter(is_shown).collect();
     if arguments.json {
         return json(&lines.iter().map(|line| line.record()).collect::<Vec<_>>());
@@ -121,6 +134,7 @@ fn from_diag() -> io::Result<Vec<Line>> {
         local: entry.local.to_string(),
         peer: entry.peer.to_string(),
         path: Path::from_diag(entry),
+        state: Some(entry.state),
         dmb: entry.dmb.clone(),
     };
     Ok(diag::sockets()?.iter().map(line).collect())
@@ -177,12 +191,21 @@ fn of_process(pid: i32, listed: &OnceCell<Vec<diag::Entry>>) -> io::Result<Vec<L
             lines.push(Line {
                 local: show(socket.local_address()),
                 peer: show(socket.peer_address()),
+                state: state(&socket, &path),
                 path,
                 dmb: None,
             });
         }
     }
     Ok(lines)
+}
+
+/// Returns the state of a socket that is not connected.
+fn state(socket: &Socket, path: &Path) -> Option<State> {
+    match socket.option_int(libc::SOL_SOCKET, libc::SO_ACCEPTCONN) {
+        Ok(1) => Some(State::LISTEN),
+        _ => (*path == Path::Unconnected).then_some(State::INIT),
+    }
 }
 
 fn show(address: smc_user::Result<Address>) -> String {
@@ -204,11 +227,30 @@ mod tests {
     }
 
     #[test]
+    fn a_listener_listens() {
+        let line = |path, state| Line {
+            local: "[::]:7000".to_string(),
+            peer: "[::]:0".to_string(),
+            path,
+            state: Some(state),
+            dmb: None,
+        };
+        let listener = line(Path::Unconnected, State::LISTEN);
+        assert_eq!(listener.path(), "listens");
+        let json = serde_json::to_value(listener.record()).unwrap();
+        assert_eq!(json["state"], "LISTEN");
+        let of_tcp = line(Path::Fallback(Default::default()), State::LISTEN);
+        assert_eq!(of_tcp.path(), "listens; TCP: no reason given");
+        assert_eq!(line(Path::Unconnected, State::INIT).path(), "not connected");
+    }
+
+    #[test]
     fn shared_memory_is_shown_with_its_tokens() {
         let mut line = Line {
             local: "10.9.0.1:7000".to_string(),
             peer: "10.9.0.2:40000".to_string(),
             path: Path::SmcD,
+            state: Some(State::ACTIVE),
             dmb: Some(Dmb {
                 group: 0x100,
                 gid: [1, 2],

@@ -3,6 +3,7 @@
 //! `smcss`: the SMC sockets of this network namespace.
 
 use std::io;
+use std::net::IpAddr;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -179,10 +180,18 @@ fn rings(shutdown: u8, conn: &Conn) -> String {
 }
 
 /// Formats an address with its port, in 23 characters unless `wide`: the end of a longer address is
-/// replaced by two dots.
+/// replaced by two dots. As with smc-tools, an address of which only the first word is not zero is one of IPv4, also
+/// that of an IPv6 socket that is bound to none.
 fn address(address: &SocketAddr, wide: bool) -> String {
     const WIDTH: usize = 23;
-    let (ip, port) = (address.ip().to_string(), address.port().to_string());
+    let ip = match address.ip() {
+        IpAddr::V6(ip) => match ip.octets() {
+            [a, b, c, d, rest @ ..] if rest == [0; 12] => IpAddr::from([a, b, c, d]),
+            _ => ip.into(),
+        },
+        ip => ip,
+    };
+    let (ip, port) = (ip.to_string(), address.port().to_string());
     let room = WIDTH.saturating_sub(port.len() + 1);
     match wide || ip.len() <= room {
         true => format!("{ip}:{port}"),
@@ -202,6 +211,10 @@ mod tests {
     fn a_long_address_gives_way_to_its_port() {
         let short = "10.9.0.1:7000".parse().unwrap();
         assert_eq!(address(&short, false), "10.9.0.1:7000");
+        assert_eq!(
+            address(&"[::]:7000".parse().unwrap(), false),
+            "0.0.0.0:7000"
+        );
         let long = "[fd00:1234:5678:9abc:def0:1234:5678:9abc]:50000"
             .parse()
             .unwrap();

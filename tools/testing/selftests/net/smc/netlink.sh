@@ -290,6 +290,10 @@ done
 for family in smc ipproto ulp; do
 	check "smc ss --pid has sockets of $family" both_ends_of $family
 done
+require "a listener" start_server 7031 --server-family smc
+check "smc ss -a shows that it listens" sh -c "ip netns exec b '$BIN/smc' ss -a | grep -E '^[^ ]+:7031 +[^ ]+ +listens$'"
+check "which is no connection" sh -c "! ip netns exec b '$BIN/smc' ss | grep :7031"
+stop_servers
 check "smc ends as others do when nobody reads" ends_quietly info
 for command in ss info stats "ueid show" "stats --prometheus"; do
 	# The words of a command.
