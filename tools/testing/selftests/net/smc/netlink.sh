@@ -244,10 +244,15 @@ check "so the server declines" smctest --expect tcp path
 check "its device is on that network" pnet add NET2 -D rxe_b -P 1
 check "and makes SMC-R again" smctest --expect smc path
 check "smc_pnet prints them" pnet_is "NET1 n/a rxe_a 1" "NET2 n/a rxe_b 1"
-check_not "a name is not given twice" pnet add NET3 -D rxe_a
+check "a network is shown by its name in small letters" sh -c "'$BIN/smc' pnet show net1 | grep -q rxe_a"
+check "a name is not given twice" fails_saying "the RDMA port is on a network already" pnet add NET3 -D rxe_a
+check "an RDMA device has a name in the first namespace only" fails_saying "not the first one" pnet_in a add NET3 -D rxe_b
+check "a name has letters and digits" fails_saying "16 letters and digits" pnet_in a add A_B -I lo
+check "and not too many of them" fails_saying "16 letters and digits" pnet_in a add ABCDEFGHIJKLMNOPQ -I lo
 check_not "not everybody may name" smc_as_nobody pnet add NET4 -I lo
 check "anybody may look" smc_as_nobody pnet show
-check "a network is removed" pnet del NET1
+check "a network is removed, by its name in small letters" pnet del net1
+check "and not twice" fails_saying "there is no network NET1" pnet del net1
 check "a network is removed in a namespace" pnet_in b del NET2
 check "and nowhere else" pnet_is "NET2 n/a rxe_b 1"
 check "and its device is not used any more" fallback_is 03030000
