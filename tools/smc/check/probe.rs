@@ -44,7 +44,7 @@ pub(super) struct Outcome {
 /// Connects, and exchanges that many bytes in each direction.
 pub(super) fn connect(address: SocketAddr, bytes: u64) -> io::Result<Outcome> {
     let begin = Instant::now();
-    let attempt = attempt::make(&address.to_string())?;
+    let attempt = attempt::to_any(&address.to_string(), vec![address])?;
     let connect = begin.elapsed();
     let finding = attempt.finding(&Facts::look());
     let Some(socket) = attempt.socket() else {

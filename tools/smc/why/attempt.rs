@@ -40,12 +40,33 @@ pub(crate) struct Attempt(Outcome);
 
 /// Connects to the first address of `HOST:PORT` that is reachable over TCP.
 pub(crate) fn make(target: &str) -> io::Result<Attempt> {
-    let addresses = target.to_socket_addrs().map_err(|error| {
-        io::Error::new(
-            error.kind(),
-            format!("{target}: {error} (HOST:PORT is wanted)"),
-        )
-    })?;
+    to_any(target, resolve(target)?)
+}
+
+/// Resolves `HOST:PORT`; an IPv6 address is in brackets and may have a scope, as `[fe80::1%eth0]:80`.
+fn resolve(target: &str) -> io::Result<Vec<SocketAddr>> {
+    let named = |error: io::Error| {
+        let text = format!("{target}: {error} (HOST:PORT is wanted)");
+        io::Error::new(error.kind(), text)
+    };
+    let parts = target
+        .rsplit_once(':')
+        .and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+    let no_port = || named(io::Error::new(io::ErrorKind::InvalidInput, "no port"));
+    let (host, port) = parts.ok_or_else(no_port)?;
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    // Without brackets the last number could be a part of the address.
+    if bare.is_none() && host.contains(':') {
+        return Err(no_port());
+    }
+    let addresses = (bare.unwrap_or(host), port).to_socket_addrs();
+    Ok(addresses.map_err(named)?.collect())
+}
+
+/// Connects to the first of these addresses that is reachable over TCP.
+pub(crate) fn to_any(target: &str, addresses: Vec<SocketAddr>) -> io::Result<Attempt> {
     let mut last = None;
     for address in addresses {
         match connect(address)? {
@@ -110,6 +131,39 @@ impl Attempt {
             Outcome::NoTcp(error) => Finding::no_tcp(&error.to_string()),
             Outcome::NoHandshake(errno) => Finding::no_handshake(&errno.to_string()),
             Outcome::Made(path, _, _) => Finding::of_path(path, facts),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_has_a_host_and_a_port() {
+        let first = |target: &str| Some(resolve(target).ok()?.first()?.to_string());
+        for target in ["10.9.0.2:7000", "[fd00:9::2]:7000"] {
+            assert_eq!(first(target).as_deref(), Some(target));
+        }
+        for target in [
+            "10.9.0.2",
+            "10.9.0.2:x",
+            "[fd00:9::2]",
+            "fd00:9::2:7000",
+            ":70000",
+        ] {
+            assert_eq!(first(target), None, "{target}");
+        }
+    }
+
+    #[test]
+    fn an_address_of_one_interface_has_its_name() {
+        for target in ["[fe80::1%lo]:80", "[fe80::1%1]:80"] {
+            let address = resolve(target).unwrap().remove(0);
+            assert!(
+                matches!(address, SocketAddr::V6(v6) if v6.scope_id() == 1 && v6.port() == 80),
+                "{address}"
+            );
         }
     }
 }
