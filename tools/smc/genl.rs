@@ -138,7 +138,7 @@ impl Ueids {
             .collect())
     }
 
-    /// Adds an enterprise ID. EEXIST if it exists, ERANGE if there are four already, EINVAL if it
+    /// Adds an enterprise ID of up to 32 bytes. EEXIST if it exists, ERANGE if there are four already, EINVAL if it
     /// contains other characters than upper-case letters, digits, `.` and `-`, or two dots in a row,
     /// which the kernel takes but smc-tools refuses.
     pub fn add(&mut self, eid: &str) -> io::Result<()> {
@@ -161,18 +161,38 @@ impl Ueids {
 
     fn change(&mut self, command: u8, eid: &str) -> io::Result<()> {
         let mut attributes = Vec::new();
-        put_text(
-            &mut attributes,
-            SMC_NLA_EID_TABLE_ENTRY,
-            &format!("{eid:SMC_MAX_EID_LEN$}"),
-        );
+        put_text(&mut attributes, SMC_NLA_EID_TABLE_ENTRY, &padded(eid)?);
         self.0.call(command, &attributes)?;
         Ok(())
     }
+}
+
+/// Returns an enterprise ID with blanks up to the length that the kernel wants. For one that is longer, the kernel has
+/// the same error as for too many.
+fn padded(eid: &str) -> io::Result<String> {
+    let lacking = SMC_MAX_EID_LEN.checked_sub(eid.len());
+    let long = || io::Error::other(format!("EID is longer than {SMC_MAX_EID_LEN} characters"));
+    let lacking = lacking.ok_or_else(long)?;
+    Ok(eid.to_string() + &" ".repeat(lacking))
 }
 
 /// Returns a `struct genlmsghdr`.
 pub fn header(command: u8) -> Vec<u8> {
     const VERSION: u8 = 1;
     vec![command, VERSION, 0, 0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_enterprise_id_has_32_bytes() {
+        assert_eq!(padded("A").unwrap(), format!("A{}", " ".repeat(31)));
+        // What the kernel refuses for its letters, not for its length.
+        assert_eq!(padded("\u{c4}").unwrap().len(), 32);
+        assert_eq!(padded(&"A".repeat(32)).unwrap().len(), 32);
+        let long = padded(&"A".repeat(33)).unwrap_err();
+        assert_eq!(long.to_string(), "EID is longer than 32 characters");
+    }
 }

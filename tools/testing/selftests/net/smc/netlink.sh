@@ -206,6 +206,9 @@ down_later() {
 		ip -n a link del later_a && [ ! -e /sys/class/infiniband/rxe_later ]
 }
 
+# An enterprise ID of 33 characters.
+LONG=$(printf '%033d' 0)
+
 smc_as_nobody() {
 	as_nobody "$BIN/smc" "$@"
 }
@@ -223,6 +226,8 @@ check "IDs are added" ueid add A.B-C
 check "more of them" ueid add D
 check "a fourth" ueid add E1
 check_not "a fifth is refused" ueid add F
+check "smc ueid: one that is too long is not one too many" fails_saying "EID is longer than 32 characters" ueid add "$LONG"
+check "smcr: neither" fails_saying "Error: EID is longer than 32 characters" called_as smcr ueid add "$LONG"
 check "they are all there" has_eids A.B-C D E1 "$EID"
 check "anybody may look" smc_as_nobody ueid show
 check_not "not everybody may add" smc_as_nobody ueid add G
