@@ -102,8 +102,19 @@ impl Netlink {
     pub fn ask(&mut self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<Vec<Reply>> {
         self.send(kind, flags, payload)?;
         let mut replies = Vec::new();
-        while !self.receive(&mut replies)? {}
-        Ok(replies)
+        let is_dump = flags & NLM_F_DUMP == NLM_F_DUMP;
+        loop {
+            let len = match is_dump {
+                // The kernel makes the parts of a dump as they are received, and one more for each look at them. None
+                // is longer than the buffer.
+                true => self.buffer_len,
+                // The answer to any other request may be one datagram, however long.
+                false => self.next_len()?.max(self.buffer_len),
+            };
+            if self.receive(len, &mut replies)? {
+                return Ok(replies);
+            }
+        }
     }
 
     /// Begins a dump whose parts [`Netlink::next_part`] returns.
@@ -114,12 +125,12 @@ impl Netlink {
     /// Returns the next part of a dump; `None` at its end.
     pub fn next_part(&mut self) -> io::Result<Option<Vec<Reply>>> {
         let mut replies = Vec::new();
-        let is_end = self.receive(&mut replies)?;
+        let is_end = self.receive(self.buffer_len, &mut replies)?;
         Ok((!is_end || !replies.is_empty()).then_some(replies))
     }
 
     fn send(&mut self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<()> {
-        self.sequence += 1;
+        self.sequence = self.sequence.wrapping_add(1);
         let payload = payload.to_vec();
         let mut header = NetlinkHeader::default();
         header.flags = flags | NLM_F_REQUEST;
@@ -133,11 +144,18 @@ impl Netlink {
         Ok(())
     }
 
-    /// Receives once; returns true if the answer is complete.
-    fn receive(&mut self, replies: &mut Vec<Reply>) -> io::Result<bool> {
-        let mut buffer = vec![0; self.buffer_len];
-        let len = self.socket.recv(&mut buffer, 0)?;
-        let mut rest = buffer.get(..len).unwrap_or_default();
+    /// Waits for a datagram and returns its length.
+    fn next_len(&self) -> io::Result<usize> {
+        let flags = libc::MSG_PEEK | libc::MSG_TRUNC;
+        Ok(self.socket.recv(&mut [0], flags)?)
+    }
+
+    /// Receives a datagram of up to `len` bytes; returns true if the answer is complete.
+    fn receive(&mut self, len: usize, replies: &mut Vec<Reply>) -> io::Result<bool> {
+        let mut buffer = vec![0; len];
+        let len = self.socket.recv(&mut buffer, libc::MSG_TRUNC)?;
+        let cut = || io::Error::new(io::ErrorKind::InvalidData, "an answer of the kernel is cut");
+        let mut rest = buffer.get(..len).ok_or_else(cut)?;
 
         while let Ok(next) = NetlinkBuffer::new_checked(rest) {
             let message = NetlinkMessage::deserialize(rest).map_err(io::Error::other)?;
@@ -220,6 +238,9 @@ pub fn get<T: FromBytes>(bytes: &[u8], at: usize) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixDatagram;
+
     use super::*;
 
     #[test]
@@ -227,6 +248,41 @@ mod tests {
         assert_eq!(text("h\u{e9}te-1 B\0rest".as_bytes()), "h\u{e9}te-1 B");
         let odd = "a\x1b]0;b\x07\r\n\u{9b}2J".as_bytes();
         assert_eq!(text(odd), "a\u{fffd}]0;b\u{fffd}\u{fffd}\u{fffd}\u{fffd}2J");
+    }
+
+    /// Returns the bytes of an answer of so many messages, and the end of it.
+    fn answer(messages: usize) -> Vec<u8> {
+        let message = |kind: u16, payload: Vec<u8>| {
+            let reply = NetlinkPayload::InnerMessage(Reply { kind, payload });
+            let mut message = NetlinkMessage::new(NetlinkHeader::default(), reply);
+            message.finalize();
+            let mut bytes = vec![0; message.buffer_len()];
+            message.serialize(&mut bytes);
+            bytes
+        };
+        let mut bytes = message(64, vec![0; 64]).repeat(messages);
+        // NLMSG_DONE, and a code.
+        bytes.extend(message(3, vec![0; 4]));
+        bytes
+    }
+
+    #[test]
+    fn an_answer_may_be_longer_than_the_buffer() {
+        let (kernel, own) = UnixDatagram::pair().unwrap();
+        let mut netlink = Netlink {
+            socket: OwnedFd::from(own).into(),
+            // That of the request.
+            sequence: u32::MAX,
+            buffer_len: 1 << 12,
+        };
+        let sent = answer(1100);
+        assert!(sent.len() > 1 << 16);
+        kernel.send(&sent).unwrap();
+        assert_eq!(netlink.ask(1, NLM_F_ACK, &[]).unwrap().len(), 1100);
+        kernel.send(&sent).unwrap();
+        netlink.sequence = u32::MAX;
+        let cut = netlink.dump(1, &[]).map(|_| ()).unwrap_err();
+        assert_eq!(cut.kind(), io::ErrorKind::InvalidData);
     }
 
     #[test]
