@@ -32,7 +32,7 @@ endif
 xtask := tools/xtask/run
 
 .DEFAULT_GOAL := module
-.PHONY: help module kdir install install-built headers_install tools install-tools install-dkms deb clean setup test test-host vmtest demo apps bench shell fuzz lint check soak mutants kcsan coverage
+.PHONY: help module kdir install install-built uninstall headers_install tools install-tools uninstall-tools install-dkms uninstall-dkms deb clean setup test test-host vmtest demo apps bench shell fuzz lint check soak mutants kcsan coverage
 
 help:
 	@echo 'Without privileges, on Debian 12 or 13 (packages are installed with apt):'
@@ -57,7 +57,8 @@ help:
 	@echo '  make tools       build the smc command, its manual pages and completions (below out/tools)'
 	@echo '  make install-tools   install them below PREFIX=/usr/local (as root), with the names of smc-tools'
 	@echo '  make headers_install   install linux/smc_rs.h for C programs there (as root; install-tools does it, too)'
-	@echo '  make install-dkms    install the source for DKMS below /usr/src (as root), for dkms install smc-rs/$(VERSION)'
+	@echo '  make install-dkms    install the source for DKMS below /usr/src (as root), for dkms install --force smc-rs/$(VERSION)'
+	@echo '  make uninstall, uninstall-tools, uninstall-dkms    remove what those have installed (as root)'
 	@echo '  make deb         packages for Debian 13, in out/deb: the source for DKMS, the tools'
 	@echo '  make clean       remove what builds left behind'
 
@@ -78,7 +79,15 @@ install-built:
 	+@kdir=$$($(by_builder) -s kdir) && \
 		tools/kernel/kbuild "$$kdir" '$(MO)' modules_install INSTALL_MOD_DIR=updates && \
 		tools/kernel/depmod "$$kdir" '$(INSTALL_MOD_PATH)'
-	@echo 'Installed. `modprobe smc` now loads this module; `make help` lists more.'
+	@if [ -z '$(INSTALL_MOD_PATH)' ] && [ -e /sys/module/smc/refcnt ]; then \
+		echo 'Installed. A module smc is loaded: `rmmod smc_diag; rmmod smc; modprobe smc` has this one take its place.'; \
+	else \
+		echo 'Installed. `modprobe smc` now loads this module; `make help` lists more.'; \
+	fi
+
+# A module that is loaded stays.
+uninstall:
+	@tools/kernel/uninstall '$(KDIR)' '$(INSTALL_MOD_PATH)'
 
 # The kernel's own word for the same thing.
 headers_install:
@@ -120,13 +129,34 @@ install-tools: headers_install
 	@export PATH="$$PATH:/usr/sbin:/sbin"; \
 		[ -n '$(DESTDIR)' ] || [ "$$(id -u)" != 0 ] || ! command -v ldconfig >/dev/null || ldconfig
 
-# Just what the module is built from, without what builds left there.
+# The configuration stays if it is not as it was installed.
+uninstall-tools:
+	$(RM) $(addprefix $(DESTDIR)$(PREFIX)/,$(addprefix bin/,smc $(NAMES)) \
+		lib/smc-rs/libsmc_preload.so lib/libsmc-preload.so include/linux/smc_rs.h \
+		$(addprefix share/man/man1/,smc.1 smc-*.1) \
+		$(addprefix share/man/man8/,$(addsuffix .8,$(NAMES) smcr-* smcd-*)) \
+		$(addprefix share/bash-completion/completions/,smc $(NAMES)) \
+		share/fish/vendor_completions.d/smc.fish share/zsh/site-functions/_smc) \
+		$(addprefix $(DESTDIR)$(UNITDIR)/,smc-switch.service smc-exporter.service)
+	@-rmdir $(DESTDIR)$(PREFIX)/lib/smc-rs
+	@cmp -s packaging/switch.conf $(DESTDIR)$(SYSCONFDIR)/smc/switch.conf && \
+		$(RM) $(DESTDIR)$(SYSCONFDIR)/smc/switch.conf && rmdir $(DESTDIR)$(SYSCONFDIR)/smc || true
+
+# Just what the module is built from, without what builds left there, nor what an older tree had installed.
+DKMS_SOURCE = $(DESTDIR)/usr/src/smc-rs-$(VERSION)
 install-dkms:
-	@mkdir -p $(DESTDIR)/usr/src/smc-rs-$(VERSION)
+	@$(RM) -r $(DKMS_SOURCE) && mkdir -p $(DKMS_SOURCE)
 	tar -cf - --exclude='*.o' --exclude='*.mod*' --exclude='*.rmeta' --exclude='.*.cmd' --exclude='.*.d' \
 		--exclude='*_generated.rs' Kbuild Makefile dkms.conf include net rust \
 		tools/kernel/check-kdir tools/kernel/kbuild tools/kernel/rust-kit | \
-		tar -C $(DESTDIR)/usr/src/smc-rs-$(VERSION) --no-same-owner -xf -
+		tar -C $(DKMS_SOURCE) --no-same-owner -xf -
+	@[ -n '$(DESTDIR)' ] || echo 'Installed. `dkms install --force smc-rs/$(VERSION)` builds it, also where it was built before.'
+
+# With what DKMS has built of it, and the metadata that were made for that.
+uninstall-dkms:
+	@export PATH="$$PATH:/usr/sbin:/sbin"; \
+		[ -n '$(DESTDIR)' ] || ! dkms status smc-rs/$(VERSION) 2>/dev/null | grep -q . || dkms remove smc-rs/$(VERSION) --all
+	$(RM) -r $(DKMS_SOURCE) $(DESTDIR)/var/cache/smc-rs
 
 # In a copy of the tree, as dpkg-buildpackage leaves its results beside it. A cargo that is no package builds, too.
 deb:

@@ -84,6 +84,10 @@ require "folders of make, for headers" lib_modules "$INSTALLED/headers"
 check "make install with headers: found first" finds updates
 require "again others" umount /lib/modules
 
+require "folders after make uninstall" lib_modules "$INSTALLED/uninstalled"
+check "make uninstall: the C module is found" finds kernel/net/smc
+require "others than that" umount /lib/modules
+
 require "folders of DKMS" lib_modules "$INSTALLED/dkms"
 check "DKMS: found first" finds updates/dkms
 loads "DKMS: AF_SMC" kind smc
