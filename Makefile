@@ -108,6 +108,7 @@ tools:
 
 # The units are off until they are enabled, and what an administrator wrote into the configuration stays. By its name
 # libsmc-preload.so is found once the dynamic linker has been told, if its folder is one of those where that searches.
+# smc-tools may have a file `smc` among the completions; bash looks for `smc.bash`, too.
 install-tools: headers_install
 	+@$(by_builder) tools
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(BUILT)/smc
@@ -116,7 +117,8 @@ install-tools: headers_install
 	ln -sf smc-rs/libsmc_preload.so $(DESTDIR)$(PREFIX)/lib/libsmc-preload.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(TOOLS)/man/*.1
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man8 $(TOOLS)/man/*.8
-	@for name in smc $(NAMES); do \
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(TOOLS)/smc.bash
+	@for name in $(NAMES); do \
 		install -D -m 644 $(TOOLS)/$$name.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$name || exit; \
 	done
 	install -D -m 644 $(TOOLS)/smc.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/smc.fish
@@ -135,7 +137,7 @@ uninstall-tools:
 		lib/smc-rs/libsmc_preload.so lib/libsmc-preload.so include/linux/smc_rs.h \
 		$(addprefix share/man/man1/,smc.1 smc-*.1) \
 		$(addprefix share/man/man8/,$(addsuffix .8,$(NAMES) smcr-* smcd-*)) \
-		$(addprefix share/bash-completion/completions/,smc $(NAMES)) \
+		$(addprefix share/bash-completion/completions/,smc.bash $(NAMES)) \
 		share/fish/vendor_completions.d/smc.fish share/zsh/site-functions/_smc) \
 		$(addprefix $(DESTDIR)$(UNITDIR)/,smc-switch.service smc-exporter.service)
 	@-rmdir $(DESTDIR)$(PREFIX)/lib/smc-rs
