@@ -37,7 +37,7 @@ fn load() -> Option<Stats> {
     let mut options = fs::OpenOptions::new();
     let file = options
         .read(true)
-        .custom_flags(O_NOFOLLOW)
+        .custom_flags(libc::O_NOFOLLOW)
         .open(path())
         .ok()?;
     let meta = file.metadata().ok()?;
@@ -62,8 +62,6 @@ pub(super) fn keep(now: &Stats) -> io::Result<()> {
         let _ = fs::remove_file(&new);
     })
 }
-
-const O_NOFOLLOW: i32 = 0o400_000;
 
 /// Returns the difference; `None` if a counter decreased, since the module was reloaded.
 fn difference(now: &Stats, before: &Stats) -> Option<Stats> {
