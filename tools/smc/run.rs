@@ -23,8 +23,8 @@ pub(crate) struct Arguments {
     #[arg(short = 'd', long)]
     debug: bool,
 
-    /// Switch its sockets by a BPF program instead of a library; for static programs, and those that make
-    /// their system calls themselves. Needs root
+    /// Switch its sockets by a BPF program instead of a library; for static programs, those that make
+    /// their system calls themselves, are of 32 bits, are setuid or have capabilities. Needs root
     #[arg(long, conflicts_with_all = ["debug", "rcvbuf", "sndbuf"])]
     bpf: bool,
 

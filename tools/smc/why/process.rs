@@ -159,7 +159,7 @@ impl ProcessSetup {
             ),
             (true, false) => Finding::plain(
                 "NOT_SMC/no-library",
-                "The program runs under smc run, but did not load the library that this preloads: it is linked statically, or runs with more rights than its user.",
+                "The program runs under smc run, but did not load the library that this preloads: it is linked statically, is of 32 bits, or runs with more rights than its user (setuid, capabilities of its file).",
                 "Start it by smc run --bpf; or have it ask for IPPROTO_SMC, or set TCP_ULP to smc on its sockets; or link it dynamically.",
             ),
             (false, false) => Finding::plain(
