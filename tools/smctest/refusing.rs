@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest refusing`: runs a command under a seccomp filter that refuses sockets of one family.
+//! `smctest refusing`: runs a command under a seccomp filter that refuses sockets of one family and, if asked to, of
+//! one protocol.
 
 use std::env::consts::ARCH;
 use std::ffi::OsString;
@@ -24,6 +25,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     number: u32,
 
+    /// Number of the protocol, of whatever family
+    #[arg(long)]
+    protocol: Option<u32>,
+
     /// The command and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     command: Vec<OsString>,
@@ -31,20 +36,26 @@ pub(crate) struct Arguments {
 
 /// Executes the command in place of this process.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    refuse_family(arguments.number).context("filter")?;
+    refuse(arguments.number, arguments.protocol).context("filter")?;
     let (program, rest) = arguments.command.split_first().context("no command")?;
     Err(Command::new(program).args(rest).exec().into())
 }
 
-/// Makes socket(2) of this family fail with EAFNOSUPPORT in this thread and what it executes, as
+/// Makes socket(2) of this family and protocol fail with EAFNOSUPPORT in this thread and what it executes, as
 /// systemd's `RestrictAddressFamilies` does.
-fn refuse_family(family: u32) -> Result<()> {
-    let (len, is) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
-    let of_family = SeccompCondition::new(0, len, is, family.into())?;
-    let rule = SeccompRule::new(vec![of_family])?;
+fn refuse(family: u32, protocol: Option<u32>) -> Result<()> {
+    // The first argument is the family, the third one the protocol.
+    let which = std::iter::once((0, family)).chain(protocol.map(|protocol| (2, protocol)));
+    let rules = which
+        .map(|(argument, number)| {
+            let (len, is) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
+            let is_it = SeccompCondition::new(argument, len, is, number.into())?;
+            Ok(SeccompRule::new(vec![is_it])?)
+        })
+        .collect::<Result<Vec<_>>>()?;
     // CAST: an errno.
     let refused = SeccompAction::Errno(libc::EAFNOSUPPORT as u32);
-    let rules = [(libc::SYS_socket, vec![rule])].into();
+    let rules = [(libc::SYS_socket, rules)].into();
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, ARCH.try_into()?)?;
     apply_filter(&BpfProgram::try_from(filter)?)?;
     Ok(())

@@ -260,7 +260,7 @@ check "a host that is reached by it" listening fails route/no-port "smc pnet add
 check "mended" eval 'ip -n a link del way_a && both_well'
 
 check "nobody listens" fails path/unreachable "smc check --listen" "$IP_B"
-PEER_PREFIX=("$BIN/smctest" refusing --number 43)
+PEER_PREFIX=("$BIN/smctest" refusing --number 43 --protocol 256)
 check "a peer without SMC" tcp_for PEERNOSMC NO_MODULE "At $IP_B: Load the module (modprobe smc)"
 PEER_PREFIX=()
 check "mended" both_well
