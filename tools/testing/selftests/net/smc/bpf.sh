@@ -3,7 +3,7 @@
 # guest: x86_64
 # every: 7 days
 # also: debian-7.3
-# timeout: 400
+# timeout: 600
 # cpus: 1
 # SMC for programs that no preloaded library reaches: by IPPROTO_SMC, and by the BPF switch for a command, a
 # cgroup, a name. And tracepoints with the kernel's code patched where they are, which User-Mode Linux cannot.
