@@ -165,7 +165,7 @@ gathered() {
 	local on off
 	on=$(row_packets) && off=$(with_sysctl a net/smc/autocorking_size 0 row_packets) || return
 	echo "# packets for a thousand messages: $on, or $off"
-	[ "$on" -gt 0 ] && [ $((2 * on)) -le "$off" ]
+	[ "$on" -gt 0 ] && [ $((3 * on)) -le $((2 * off)) ]
 }
 
 require "RDMA modules load" load_rdma
