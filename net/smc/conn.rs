@@ -11,6 +11,7 @@ mod cdc;
 mod claim;
 mod close;
 mod cork;
+mod echo;
 mod events;
 mod failover;
 mod orphan;

@@ -80,6 +80,13 @@ impl OwnedWorkqueue {
     }
 }
 
+impl Drop for OwnedWorkqueue {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant we own the queue.
+        unsafe { bindings::destroy_workqueue(self.0.as_ptr()) };
+    }
+}
+
 /// Waits until the work of `item`, if it has been queued on any queue, has run.
 /// Context: may sleep; not from that work.
 pub fn flush_work<T: HasWork<T, ID>, const ID: u64>(item: &T) {
@@ -87,11 +94,4 @@ pub fn flush_work<T: HasWork<T, ID>, const ID: u64>(item: &T) {
     let work = unsafe { Work::raw_get(T::raw_get_work(ptr::from_ref(item).cast_mut())) };
     // SAFETY: The work was initialised with `item`, which the caller holds.
     unsafe { bindings::flush_work(work.cast()) };
-}
-
-impl Drop for OwnedWorkqueue {
-    fn drop(&mut self) {
-        // SAFETY: By the type invariant we own the queue.
-        unsafe { bindings::destroy_workqueue(self.0.as_ptr()) };
-    }
 }

@@ -5,7 +5,8 @@
 //!
 //! Data are sent as long as the peer consumes some. If it consumes none for `net.ipv4.tcp_fin_timeout`, or does not
 //! close for as long after our close, the connection is aborted, as TCP ends FIN_WAIT2. A peer that does not answer the
-//! abort either may still write: the RMBE goes into quarantine, and the place in the link group becomes free. There may
+//! abort either may still write: the RMBE goes into quarantine, and the place in the link group becomes free. If what
+//! was posted before the abort is not completed within [`LINK_WAIT`], the link is given up first. There may
 //! be [`MAX_ORPHANS`] orphans; connections closed beyond that are aborted at once, as TCP does beyond
 //! `tcp_max_orphans`.
 //!

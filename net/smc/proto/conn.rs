@@ -68,6 +68,7 @@ mod arrivals;
 mod cdc;
 mod cdc_hold;
 mod close;
+mod echo;
 mod effects;
 mod failover;
 mod immediate;

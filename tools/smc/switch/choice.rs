@@ -56,17 +56,22 @@ impl Cgroup {
 
     /// Returns the cgroup of this process.
     pub(super) fn own() -> io::Result<Self> {
-        let lines = fs::read_to_string("/proc/self/cgroup")?;
-        let path = lines.lines().find_map(|line| line.strip_prefix("0::"));
+        let path = cgroup_in(&fs::read_to_string("/proc/self/cgroup")?);
         let path =
             path.ok_or_else(|| io::Error::other("this process is in no cgroup of version 2"))?;
-        Self::at(&below(&root()?, Path::new(path)))
+        Self::at(&below(&root()?, &path))
     }
 
     /// Returns the key in the map of the BPF program.
     pub(super) fn key(&self) -> [u8; 8] {
         self.id.to_ne_bytes()
     }
+}
+
+/// Returns the path in the hierarchy of version 2 from `/proc/PID/cgroup`.
+pub(super) fn cgroup_in(lines: &str) -> Option<PathBuf> {
+    let mut lines = lines.lines();
+    lines.find_map(|line| line.strip_prefix("0::").map(PathBuf::from))
 }
 
 /// Appends `path` to `root` even if it begins with a slash.

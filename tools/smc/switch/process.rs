@@ -6,7 +6,6 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Component;
 use std::path::Path;
-use std::path::PathBuf;
 
 use super::choice;
 use super::choice::Name;
@@ -40,7 +39,7 @@ impl By {
 /// Returns who has sockets of process `pid` converted; `None` if nobody has, or that cannot be read.
 pub(crate) fn by(pid: i32) -> Option<By> {
     let read = |name| fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
-    let cgroup = read("cgroup").and_then(|lines| cgroup(&lines));
+    let cgroup = read("cgroup").and_then(|lines| choice::cgroup_in(&lines));
     if cgroup.as_deref().is_some_and(is_of_run) {
         return Some(By::Run);
     }
@@ -55,12 +54,6 @@ pub(crate) fn by(pid: i32) -> Option<By> {
         ids.any(|id| selected.cgroups.contains(&id.to_ne_bytes()))
     };
     (is_program || is_cgroup()).then_some(By::Switch)
-}
-
-/// Returns the path in the hierarchy of version 2 from `/proc/PID/cgroup`.
-fn cgroup(lines: &str) -> Option<PathBuf> {
-    let mut lines = lines.lines();
-    lines.find_map(|line| line.strip_prefix("0::").map(PathBuf::from))
 }
 
 /// Returns whether this or one above is the cgroup of a `smc run --bpf`.
@@ -102,9 +95,9 @@ mod tests {
 
     #[test]
     fn the_cgroup_of_a_run_is_known_by_its_name() {
-        let is = |lines: &str| is_of_run(&cgroup(lines).unwrap());
+        let is = |lines: &str| is_of_run(&choice::cgroup_in(lines).unwrap());
         assert!(is("1:cpu:/x\n0::/user.slice/smc-run-17/below\n"));
         assert!(!is("0::/user.slice/smc-run-/smc-run-x/a-smc-run-17\n"));
-        assert_eq!(cgroup("1:cpu:/smc-run-17\n"), None);
+        assert_eq!(choice::cgroup_in("1:cpu:/smc-run-17\n"), None);
     }
 }

@@ -111,7 +111,7 @@ impl Stream {
     /// Whether a C peer that has moved may have nothing to repeat, though the number in its validation is not that of
     /// its last message. It takes the number before it counts the message (`smc_cdc_add_pending_send`), so that it is
     /// one behind if everything arrived. Where our RMBE is full it sends nothing then until our consumer cursor moves.
-    pub(super) const fn may_have_nothing_to_resend(&self) -> bool {
+    const fn may_have_nothing_to_resend(&self) -> bool {
         self.recv.advertises_late()
             && self.recv.awaits_resend()
             && self.send.has_peer()
@@ -119,8 +119,18 @@ impl Stream {
             && !self.killed
     }
 
-    /// The peer has nothing to repeat, as an echo showed. Returns whether a consumer cursor update is due.
-    pub(super) fn on_nothing_to_resend(&mut self) -> bool {
+    /// The part of [`Stream::begin_echo`] about that. Returns true if an echo is due that was not before.
+    pub(super) fn ask_about_resend(&mut self) -> bool {
+        let is_asked = self.may_have_nothing_to_resend();
+        let was_asked = core::mem::replace(&mut self.resend_asked, is_asked);
+        is_asked && !was_asked
+    }
+
+    /// The part of [`Stream::on_silence`] about that: the peer has nothing to repeat. Returns whether a message is due.
+    pub(super) fn on_silence_about_resend(&mut self) -> bool {
+        if !core::mem::take(&mut self.resend_asked) {
+            return false;
+        }
         if self.recv.awaits_resend() {
             self.cdc_due |= self.recv.release_all();
         }

@@ -14,22 +14,11 @@
 //!
 //! A peer of this implementation sends its close after its last data arrived.
 
-use crate::{
-    conn::{
-        Effects,
-        StateFlags,
-        Stream, //
-    },
-    time::Duration, //
+use crate::conn::{
+    Effects,
+    StateFlags,
+    Stream, //
 };
-
-/// Time without messages after the peer's answer that makes its close final. The peer answers from a work item, after
-/// it processed what arrived before; while its application is in close(2) it sends only after that is done.
-const CLOSE_SILENCE: Duration = Duration::from_millis(10);
-
-/// The same after the peer moved to another link, until it has nothing to repeat: its application may delay the work
-/// that repeats. A consumer cursor that comes too early makes a C peer write to the wrong place.
-const RESEND_SILENCE: Duration = Duration::from_secs(1);
 
 /// What may follow the peer's close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +105,7 @@ impl Stream {
     }
 
     /// Whether an echo is due: data may follow the peer's close, and everything was sent that makes the peer send them.
-    fn wants_echo(&self) -> bool {
+    fn is_close_echo_due(&self) -> bool {
         let has_room = !self.recv.is_blocked() || self.recv.is_all_advertised();
         let is_told = has_room || self.close_posted;
         self.awaits_data_after_close()
@@ -126,44 +115,26 @@ impl Stream {
             && !self.has_no_link
     }
 
-    /// Begins an echo, if one is due and none was begun since the last message of either side, or of the peer if it has
-    /// moved to another link. Returns true if the caller has to send a TEST_LINK on the connection's link, after
-    /// everything posted, and to call [`Stream::on_silence`] the time [`Stream::silence`] after the answer.
-    pub fn begin_echo(&mut self) -> bool {
-        let is_resend_asked = self.may_have_nothing_to_resend();
-        let was_resend_asked = core::mem::replace(&mut self.resend_asked, is_resend_asked);
+    /// The part of [`Stream::begin_echo`] about the peer's close. Returns true if an echo is due that was not before.
+    pub(super) fn ask_after_close(&mut self) -> bool {
         let was_asked = self.after_close == AfterClose::Asked;
-        let is_asked = self.wants_echo();
+        let is_asked = self.is_close_echo_due();
         if self.after_close.may_follow() {
             self.after_close = match is_asked {
                 true => AfterClose::Asked,
                 false => AfterClose::Open,
             };
         }
-        is_asked && !was_asked || is_resend_asked && !was_resend_asked
+        is_asked && !was_asked
     }
 
-    /// The time without messages after the answer that proves that nothing follows.
-    pub const fn silence(&self) -> Duration {
-        match self.resend_asked {
-            true => RESEND_SILENCE,
-            false => CLOSE_SILENCE,
-        }
-    }
-
-    /// The answer arrived, and no message of the peer since [`Stream::begin_echo`]: its close is the end, and it has
-    /// nothing to repeat.
-    pub fn on_silence(&mut self) -> Effects {
-        let mut fx = Effects::default();
-        if core::mem::take(&mut self.resend_asked) {
-            fx.transmit = self.on_nothing_to_resend();
-        }
-        if self.after_close == AfterClose::Asked {
+    /// The part of [`Stream::on_silence`] about the peer's close. Returns true if that is the end from now on.
+    pub(super) fn on_silence_after_close(&mut self) -> bool {
+        let is_asked = self.after_close == AfterClose::Asked;
+        if is_asked {
             self.after_close = AfterClose::Silent;
-            fx.wake_readers = true;
-            fx.peer_done = true;
         }
-        fx
+        is_asked
     }
 
     /// A C peer deleted the RKey of its buffer for this connection: it has freed the connection, after all its data had
@@ -177,8 +148,8 @@ impl Stream {
         fx
     }
 
-    /// Invalidates an echo: either side sent a message, with new data of the peer (`has_data`) or not, or the link
-    /// changed.
+    /// Invalidates an echo about the peer's close: either side sent a message, with new data of the peer (`has_data`)
+    /// or not, or the link changed.
     pub(super) fn forget_echo(&mut self, has_data: bool) {
         match self.after_close {
             AfterClose::Asked => self.after_close = AfterClose::Open,
