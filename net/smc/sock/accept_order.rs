@@ -116,16 +116,19 @@ impl AcceptOrder {
         Ok(arriving)
     }
 
-    /// The listener is closed: resets the connections, which ends their handshakes, and lets no other begin one. Its
-    /// port is free afterwards. Those that were queued for accept(2) may have been accepted.
-    /// Context: may sleep.
+    /// The listener is closed: resets the connections, which ends their handshakes, and lets no other begin one. Waits
+    /// until those whose handshakes have succeeded are queued for accept(2), or have ended: they are the caller's then.
+    /// Context: may sleep, but does not wait for a peer.
     pub(super) fn abort(&self) {
-        let all = self.arriving.lock();
+        let mut all = self.arriving.lock();
         self.is_aborted.store(true, Relaxed);
         for one in &*all {
             if !one.has_left.load(Relaxed) {
                 one.tcp.abort(ECONNABORTED);
             }
+        }
+        while all.iter().any(|one| one.has_left.load(Relaxed)) {
+            self.left.wait(&mut all);
         }
     }
 

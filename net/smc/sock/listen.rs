@@ -97,6 +97,9 @@ pub(crate) struct Listener {
     queue: SpinLock<List<AcceptEntry>>,
     #[pin]
     pub(super) order: AcceptOrder,
+    /// Held while connections that accept(2) will not return are ended.
+    #[pin]
+    cleanup: Mutex<()>,
     /// Connections whose data are awaited (TCP_DEFER_ACCEPT).
     #[pin]
     deferred: Mutex<KVec<Arc<Sock>>>,
@@ -124,6 +127,7 @@ impl Listener {
                 owner <- new_spinlock!(Some(sock.clone()), "smc::Listener::owner"),
                 queue <- new_spinlock!(List::new(), "smc::Listener::queue"),
                 order <- AcceptOrder::new(),
+                cleanup <- new_mutex!((), "smc::Listener::cleanup"),
                 deferred <- new_mutex!(KVec::new(), "smc::Listener::deferred"),
                 taken <- new_mutex!(0, "smc::Listener::taken"),
                 ready: Atomic::new(0),
@@ -315,8 +319,10 @@ impl Listener {
         self.cleanup_listen();
     }
 
-    /// Ends all connections that wait for accept(2), as it will not come.
+    /// Ends all connections that wait for accept(2), as it will not come. When this returns, those that others have
+    /// begun to end meanwhile are ended, too.
     fn cleanup_listen(&self) {
+        let _cleanup = self.cleanup.lock();
         while let Some(child) = self.pop() {
             Sock::end(child);
         }
