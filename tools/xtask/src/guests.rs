@@ -90,7 +90,7 @@ pub(crate) struct GuestSpec {
 }
 
 /// The same for a script on its further kernels.
-const FURTHER_KERNELS_EVERY: u64 = 3;
+const FURTHER_KERNELS_EVERY: u64 = 5;
 
 impl GuestSpec {
     /// Returns a copy for each kernel that the script runs on.
@@ -504,7 +504,7 @@ mod tests {
         assert!(spec.unwrap().unwrap().is_b_killed);
         let spec = GuestSpec::parse("# guest: um-debug\n# also: um-no-smc\n# every: 2 days\n");
         let specs = spec.unwrap().unwrap().for_each_kernel();
-        assert_eq!([specs[0].every, specs[1].every], [2, 3]);
+        assert_eq!([specs[0].every, specs[1].every], [2, 5]);
         assert_eq!(
             GuestSpec::parse("#!/bin/sh\n# guest: x86_64\n")
                 .unwrap()

@@ -9,8 +9,12 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// are few.
 pub(crate) const UNKNOWN_LOAD: f64 = 0.4;
 
-/// The part of the processors that scripts may take on average. The rest is for when several do at the same time.
+/// The part of the processors that scripts may take on average. The rest is for when several do at the same time. As
+/// many scripts as there are processors may take them all: none of them waits for another.
 const PART: f64 = 0.7;
+
+/// What a script seems to take beyond the processor that it has, as the times are of several processes.
+const SLACK: f64 = 0.1;
 
 /// The most scripts for each processor, whatever little they take: each has one or two guests of 2 GiB.
 const MOST: usize = 3;
@@ -20,6 +24,7 @@ const MOST: usize = 3;
 pub(crate) struct Budget {
     load: f64,
     scripts: usize,
+    processors: usize,
 }
 
 impl Budget {
@@ -27,6 +32,7 @@ impl Budget {
         Self {
             load: PART * processors as f64,
             scripts: MOST * processors,
+            processors,
         }
     }
 
@@ -45,7 +51,10 @@ impl Budget {
     fn first_that_fits(self, running: &[f64], waiting: impl Iterator<Item = f64>) -> Option<usize> {
         let taken: f64 = running.iter().sum();
         let fits = |load: f64| {
-            running.is_empty() || (running.len() < self.scripts && taken + load <= self.load)
+            let sum = taken + load;
+            running.is_empty()
+                || (running.len() < self.scripts && sum <= self.load)
+                || (running.len() < self.processors && sum <= self.processors as f64 + SLACK)
         };
         waiting
             .enumerate()
@@ -143,6 +152,13 @@ mod tests {
     }
 
     #[test]
+    fn each_processor_may_have_a_script_of_its_own() {
+        assert_eq!(first(&[1.0], &[1.1, 0.2]), Some(0));
+        assert_eq!(first(&[1.0, 0.8], &[0.2]), None);
+        assert_eq!(first(&[1.0], &[1.5, 0.2]), Some(1));
+    }
+
+    #[test]
     fn whatever_it_takes_it_runs_alone() {
         assert_eq!(first(&[], &[4.0, 0.1]), Some(0));
         assert_eq!(first(&[4.0], &[0.1]), None);
@@ -163,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_fits_is_taken_until_nothing_waits() {
-        let queue = Queue::new(Budget::new(2), vec![(1.0, 'a'), (0.5, 'b'), (0.2, 'c')]);
+        let queue = Queue::new(Budget::new(2), vec![(1.0, 'a'), (1.5, 'b'), (0.2, 'c')]);
         let (first, runs) = queue.next().unwrap();
         let (second, _beside) = queue.next().unwrap();
         assert_eq!((first, second), ('a', 'c'));

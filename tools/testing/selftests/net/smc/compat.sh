@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: x86_64
+# every: 3 days
 # timeout: 300
 # cpus: 1
 # A program of 32 bits: its calls return over SMC what they return over TCP.

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# every: 3 days
 # timeout: 300
 # cpus: 1
 # What connections cost: messages to set one up, and memory that is kept for the next one until it is short.

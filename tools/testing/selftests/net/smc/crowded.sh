@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# every: 3 days
 # timeout: 200
 # mem: 3G
 # So many peers come that all handshakes of a namespace's listeners are taken, or come without end: what else it

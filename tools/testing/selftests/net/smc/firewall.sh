@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # also: um-no-smc
+# every: 3 days
 # timeout: 300
 # Rules of a firewall that ask who owns the socket of a packet (`meta skuid` of nftables, xt_owner) get for SMC sockets
 # the answer that they get for TCP's: nobody avoids them by the other family, and nobody loses what they allow.

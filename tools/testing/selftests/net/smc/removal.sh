@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# every: 3 days
 # timeout: 400
 # What a connection uses goes away under it, with soft RoCE.
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# every: 3 days
 # timeout: 240
 # cpus: 1
 # Each sysctl takes and refuses what the C module takes and refuses, and is a namespace's own. Buffers are as large as
