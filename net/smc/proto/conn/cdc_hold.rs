@@ -34,7 +34,7 @@ struct HeldCdc {
     /// A later validation: the peer failed over again.
     last: Option<Cdc>,
     /// The number of later validations.
-    later: usize,
+    later: u8,
     /// The CQs are being flushed.
     is_flushing: bool,
 }
@@ -80,7 +80,7 @@ impl CdcHold {
             }
             None => RxVerdict::Deliver,
             // Each asks for another flush, which all connections of the group wait for.
-            Some(held) if is_validation && held.later >= MAX_LINKS => {
+            Some(held) if is_validation && usize::from(held.later) >= MAX_LINKS => {
                 RxVerdict::Abort(PeerMisbehaved::TooManyFailovers.into())
             }
             Some(held) if is_validation => {

@@ -61,38 +61,42 @@ pub enum Look {
 /// How long data of a connection may wait, and since when the peer makes no progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UserTimeout {
-    /// TCP_USER_TIMEOUT and [`RTO_MIN`]; `None` without the option.
-    limit: Option<Duration>,
+    /// TCP_USER_TIMEOUT and [`RTO_MIN`]; zero without the option.
+    limit: Duration,
     since: Option<(Instant, PeerProgress)>,
 }
 
 impl UserTimeout {
     /// Sets the option; zero is none. [`UserTimeout::begin`] comes next, as data may wait.
     pub fn set(&mut self, option: Duration) {
-        self.limit = (!option.is_zero()).then(|| option.saturating_add(RTO_MIN));
+        self.limit = match option.is_zero() {
+            true => Duration::ZERO,
+            false => option.saturating_add(RTO_MIN),
+        };
     }
 
     /// Whether [`UserTimeout::begin`] has to be called for data that are sent now.
     #[inline]
     pub fn needs_begin(&self) -> bool {
-        self.limit.is_some() && self.since.is_none()
+        !self.limit.is_zero() && self.since.is_none()
     }
 
     /// Data may wait from now on, if they do not already; returns after which time to look, `None` without the option.
     pub fn begin(&mut self, progress: PeerProgress, now: Instant) -> Option<Duration> {
-        let limit = self.limit?;
+        if self.limit.is_zero() {
+            return None;
+        }
         self.since.get_or_insert((now, progress));
-        Some(limit.div(LOOKS))
+        Some(self.limit.div(LOOKS))
     }
 
     /// Looks at a connection with this [`Stream::progress_if_waiting`]: what waits has done so since a look at most a
     /// quarter of the limit before it began to.
     pub fn look(&mut self, progress: Option<PeerProgress>, now: Instant) -> Look {
-        let (Some(limit), Some((since, before))) = (self.limit, self.since) else {
-            self.since = None;
-            return Look::Done;
-        };
-        let Some(progress) = progress else {
+        let limit = self.limit;
+        let (false, Some((since, before)), Some(progress)) =
+            (limit.is_zero(), self.since, progress)
+        else {
             self.since = None;
             return Look::Done;
         };
