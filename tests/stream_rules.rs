@@ -373,7 +373,7 @@ fn a_later_urgent_byte_supersedes_one_that_was_not_read() {
     let mut duo = Duo::new();
     duo.write_as(Client, 3, URGENT);
     duo.settle();
-    duo.server().take_urgent();
+    duo.server().take_urgent(3);
     duo.write_as(Client, 2, URGENT);
     duo.settle();
     assert_eq!(duo.effects[Server.index()].urgent_at, Some(4));
@@ -471,7 +471,7 @@ fn an_urgent_byte_out_of_line_is_read_once_and_skipped() {
     let queues = server.queues().unwrap();
     assert_eq!((queues.inq, queues.at_mark), (2, false));
     assert_eq!(server.urgent(), Some(b'!'));
-    server.take_urgent();
+    server.take_urgent(server.urgent_end());
     assert_eq!(server.urgent(), None);
     assert_eq!(duo.read(Server), 2);
     assert_eq!(duo.server().recv_state(), Recv::Wait);

@@ -69,3 +69,18 @@ fn the_next_urgent_byte_may_pass_the_one_that_is_copied() {
     assert_eq!(duo.server().peek_chunks(0, 10)[0].len, 2);
     assert_eq!(duo.server().readable(), 2);
 }
+
+#[test]
+fn an_urgent_byte_that_comes_while_an_earlier_one_is_copied_is_not_taken_for_read() {
+    let mut duo = Duo::new();
+    duo.write_as(Client, 1, URGENT);
+    duo.settle();
+    let end = duo.server().urgent_end();
+    duo.write_as(Client, 1, URGENT);
+    duo.settle();
+    let server = duo.server();
+    server.take_urgent(end);
+    assert!(server.urgent().is_some(), "the second one");
+    server.take_urgent(server.urgent_end());
+    assert_eq!(server.urgent(), None);
+}

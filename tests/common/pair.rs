@@ -440,7 +440,7 @@ impl Pair {
         let expected = byte_at(self.seed, side.peer(), urgent);
         let host = self.host(side);
         assert_eq!(host.stream.urgent(), Some(expected));
-        host.transmit |= host.stream.take_urgent().transmit;
+        host.transmit |= host.stream.take_urgent(host.stream.urgent_end()).transmit;
         assert_eq!(host.stream.urgent(), None);
     }
 

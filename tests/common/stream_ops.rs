@@ -348,7 +348,7 @@ impl Model {
     fn read(&mut self, input: &mut Input<'_>) {
         self.stream.skip_urgent();
         if self.stream.urgent().is_some() && input.flag() {
-            self.stream.take_urgent();
+            self.stream.take_urgent(self.stream.urgent_end());
         }
         let readable = self.stream.readable();
         let offset = if input.byte() % 4 == 0 {

@@ -206,7 +206,11 @@ impl Conn {
     /// `EINVAL` if there is none, it was read, or it is in line; `EAGAIN` if it was announced only.
     pub(crate) fn recv_urgent(self: &Arc<Self>, msg: &mut Msg<'_>, peek: bool) -> Result<usize> {
         let _order = self.recv_order.lock();
-        let byte = match self.with(|inner| (inner.stream.urgent(), inner.stream.urgent_state())) {
+        let (urgent, state, end) = self.with(|inner| {
+            let stream = &inner.stream;
+            (stream.urgent(), stream.urgent_state(), stream.urgent_end())
+        });
+        let byte = match (urgent, state) {
             (Some(byte), _) => byte,
             (None, UrgentState::NotYet) => {
                 let is_shut = self.with(|inner| inner.stream.is_read_shut());
@@ -216,7 +220,7 @@ impl Conn {
         };
         let copied = blocking::put_urgent(msg, byte)?;
         if copied > 0 && !peek {
-            let fx = self.with(|inner| inner.stream.take_urgent());
+            let fx = self.with(|inner| inner.stream.take_urgent(end));
             if fx.transmit {
                 self.transmit();
             }

@@ -402,9 +402,15 @@ impl Stream {
         self.recv.urgent_byte()
     }
 
-    /// Marks the urgent byte as read by recv(MSG_OOB) without MSG_PEEK.
-    pub fn take_urgent(&mut self) -> ConsumeEffects {
-        let consumed = self.recv.take_urgent();
+    /// The position behind the last urgent byte that came.
+    pub const fn urgent_end(&self) -> u64 {
+        self.recv.urgent_end()
+    }
+
+    /// Marks the urgent byte that ends at `end` as read by recv(MSG_OOB) without MSG_PEEK. One that has come since then
+    /// was not read.
+    pub fn take_urgent(&mut self, end: u64) -> ConsumeEffects {
+        let consumed = self.recv.take_urgent(end);
         self.after_consume(consumed)
     }
 

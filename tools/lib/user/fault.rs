@@ -105,10 +105,10 @@ impl Unserved {
         }
     }
 
-    /// Receives into the page, at most its length.
-    pub fn recv(&self, socket: &Socket) -> Result<usize> {
+    /// Receives into the page, at most its length, with these flags.
+    pub fn recv(&self, socket: &Socket, flags: i32) -> Result<usize> {
         // SAFETY: by the type invariant the page may be written by a system call.
-        check_len(unsafe { libc::recv(socket.as_raw_fd(), self.page.cast(), PAGE, 0) })
+        check_len(unsafe { libc::recv(socket.as_raw_fd(), self.page.cast(), PAGE, flags) })
     }
 
     /// Sends the page.

@@ -4,10 +4,15 @@
 
 use std::thread;
 
+use smc_user::Errno;
+use smc_user::Unserved;
+
 use crate::semantics::answer::answer;
 use crate::semantics::rig::await_events;
 use crate::semantics::rig::FIONREAD;
 use crate::semantics::rig::SIOCATMARK;
+use crate::semantics::rig::SOON;
+use crate::semantics::rig::WHILE;
 use crate::semantics::Row;
 
 const OOB: i32 = libc::MSG_OOB;
@@ -133,6 +138,30 @@ pub(super) const ROWS: &[Row] = &[
         },
     )
     .c_is_wrong("the second send waits"),
+    Row::same(
+        "one that comes while an earlier one is read is read next",
+        "1 1 b",
+        |rig| {
+            let pair = rig.pair()?;
+            pair.client.send(b"a", OOB)?;
+            await_events(&pair.server, libc::POLLPRI)?;
+            let page = Unserved::new()?;
+            let first = thread::scope(|scope| {
+                let reader = scope.spawn(|| page.recv(&pair.server, OOB));
+                let is_wanted = page.is_wanted(SOON);
+                let sent = pair.client.send(b"b", OOB);
+                thread::sleep(WHILE);
+                // In any case, or the thread would never end.
+                page.serve()?;
+                is_wanted.and(sent)?;
+                reader.join().unwrap_or(Err(Errno::EINTR))
+            });
+            await_events(&pair.server, libc::POLLPRI)?;
+            let mut byte = [0];
+            let second = pair.server.recv(&mut byte, OOB);
+            answer![first, second, char::from(byte[0]).to_string()]
+        },
+    ),
     Row::same(
         "the mark stays until a read goes on behind it",
         "2 1 1 1 EAGAIN 0",

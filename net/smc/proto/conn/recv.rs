@@ -398,9 +398,15 @@ impl RecvState {
         }
     }
 
-    /// Marks the urgent byte as read by MSG_OOB. The mark stays where it is.
-    pub(super) fn take_urgent(&mut self) -> ConsUpdate {
-        self.urgent = UrgentState::Read;
+    pub(super) const fn urgent_end(&self) -> u64 {
+        self.urgent_end
+    }
+
+    /// Marks the urgent byte as read by MSG_OOB, if it ends at `end`. The mark stays where it is.
+    pub(super) fn take_urgent(&mut self, end: u64) -> ConsUpdate {
+        if self.urgent_end == end {
+            self.urgent = UrgentState::Read;
+        }
         self.cons_update(self.is_at_hole(), false)
     }
 
