@@ -197,18 +197,16 @@ pub(crate) fn recv(
     let target = sk.rcvlowat(how.all, msg.len());
     let mut timeout = sk.rcvtimeo(how.nonblock);
     let mut done = 0;
+    let mut was_woken = false;
     loop {
         if !how.peek && kernel::current!().signal_pending() && rx.is_at_hole() {
             // The SIGURG handler may read the urgent byte, which this read would skip.
-            return match sk.wait_until(timeout, false, || false) {
-                _ if done > 0 => Ok(done),
-                Ok(_) => Err(EAGAIN),
-                Err(end) => Err(end.errno()),
-            };
+            return interrupted(sk, timeout, done);
         }
         match rx.recv_some(sk, msg, how, done) {
             Ok(ReadStep::Copied(len)) => {
                 done += len;
+                was_woken = false;
                 if msg.len() > 0 {
                     continue;
                 }
@@ -241,17 +239,32 @@ pub(crate) fn recv(
         if timeout == 0 {
             return if done > 0 { Ok(done) } else { Err(EAGAIN) };
         }
+        if was_woken && kernel::current!().signal_pending() {
+            // What it was woken for is gone, time and again.
+            return interrupted(sk, timeout, done);
+        }
         let skip = if how.peek { done } else { 0 };
         let waited = rx.while_reading(|| {
             sk.wait_until(timeout, false, || rx.is_reader_due(skip) || sk.has_err())
         });
         match waited {
-            Ok(left) => timeout = left,
+            Ok(left) => (timeout, was_woken) = (left, true),
             Err(_) if done > 0 => break,
             Err(end) => return Err(end.errno()),
         }
     }
     Ok(done)
+}
+
+/// The result of a receive call that a signal ends, after `done` bytes, with so many jiffies left to wait.
+/// Context: process.
+#[cold]
+fn interrupted(sk: &Sk, timeout: isize, done: usize) -> Result<usize> {
+    match sk.wait_until(timeout, false, || false) {
+        _ if done > 0 => Ok(done),
+        Ok(_) => Err(EAGAIN),
+        Err(end) => Err(end.errno()),
+    }
 }
 
 /// Copies data of the application into a ring; returns how many bytes, fewer than the chunks have if the memory cannot

@@ -27,6 +27,8 @@ pub(crate) use device::{
     SmcdDevice,
     SmcdOffer, //
 };
-pub(crate) use idle::connections;
-pub(crate) use pair::SmcdConn;
+pub(crate) use pair::{
+    connections,
+    SmcdConn, //
+};
 pub(crate) use pipe::ring_bytes;

@@ -201,7 +201,7 @@ impl Sock {
         tcp: TcpSocket,
         role: Role,
     ) -> Result<Arc<Self>> {
-        let tcp = Arc::new(tcp, GFP_KERNEL)?;
+        let tcp = Arc::new(tcp, GFP_KERNEL_ACCOUNT)?;
         let limit_hs = shared.config.limits_handshakes();
         sk.set_state(ConnState::Init.number());
         let this = Arc::pin_init(
@@ -229,7 +229,7 @@ impl Sock {
                 crossed_decline <- CrossedDecline::new(),
                 work <- new_work!("smc::Sock::work"),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         this.shared.sockets.add(&this)?;
         Ok(this)

@@ -15,8 +15,10 @@ use anyhow::bail;
 use anyhow::ensure;
 use anyhow::Context as _;
 use anyhow::Result;
+use smc_user::Address;
 use smc_user::Errno;
 use smc_user::Socket;
+use smc_user::Unserved;
 
 use crate::context::Context;
 use crate::netns;
@@ -35,6 +37,14 @@ pub(crate) struct Arguments {
     /// Look at what a sender leaves unread that closes
     #[arg(long)]
     left: bool,
+
+    /// Look at the ring of a connection that is undone during a receive call
+    #[arg(long)]
+    undone: bool,
+
+    /// Look at who is charged when a peer with a large receive buffer reads nothing
+    #[arg(long)]
+    greedy: bool,
 
     /// Look at which cgroup is charged: `maker` below this one makes the listener, `acceptor` accepts
     #[arg(long, value_name = "CGROUP")]
@@ -55,10 +65,16 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     }
     let listener = context.listen(1)?;
     netns::enter(context.client_netns.as_deref())?;
+    if arguments.greedy {
+        return greedy(context, &listener);
+    }
     let client = context.connect()?;
     let server = listener.accept(0).context("accept")?;
     if arguments.left {
         return left_unread(client, &server);
+    }
+    if arguments.undone {
+        return undone(client, &server);
     }
 
     for (end, socket) in [("client", &client), ("server", &server)] {
@@ -91,7 +107,9 @@ fn left_unread(client: Socket, server: &Socket) -> Result<()> {
     drop(client);
     let after = Charged::of(server)?;
     println!("# {sent} bytes, client and server before: {before:?}, server after: {after:?}");
-    ensure!(before[0].send as usize >= sent, "the sender is not charged");
+    let both = before[0].send + before[1].receive;
+    ensure!(before[0].send >= LEAST, "the sender is not charged");
+    ensure!(both as usize >= sent, "both together are not charged");
     ensure!(
         after.receive as usize >= sent,
         "the receiver is not charged"
@@ -100,6 +118,59 @@ fn left_unread(client: Socket, server: &Socket) -> Result<()> {
     wait_until("the receiver stays charged", || {
         Ok(Charged::of(server)?.receive == before[1].receive)
     })
+}
+
+/// connect(AF_UNSPEC) undoes a connection from which a thread receives just now, into a page that is not there: what
+/// that call reads from stays charged until it is given back, which it is though the socket stays open.
+fn undone(client: Socket, server: &Socket) -> Result<()> {
+    let sent = fill(&client)?;
+    drop(client);
+    let page = Unserved::new()?;
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| page.recv(server, 0));
+        let is_wanted = page.is_wanted(SOON);
+        let start = Instant::now();
+        let result = server.connect(Address::of_family(libc::AF_UNSPEC as u16, 16));
+        let took = start.elapsed();
+        let meanwhile = Charged::of(server);
+        // In any case, let the call return.
+        page.serve()?;
+        println!(
+            "# {sent} bytes; connect: {result:?} after {took:.1?}; then {meanwhile:?}; recv: {:?}",
+            reader.join()
+        );
+        ensure!(is_wanted?, "nobody waits for the page");
+        result?;
+        ensure!(took < SOON / 2, "connect waits for the page");
+        ensure!(
+            meanwhile?.receive >= LEAST,
+            "a ring that is read from is not charged"
+        );
+        Ok(())
+    })?;
+    wait_until("the ring stays", || Ok(Charged::of(server)?.receive == 0))
+}
+
+/// A client with a large receive buffer reads nothing: the server is charged for what its own send buffer holds, at
+/// most, and the client for the rest.
+fn greedy(context: &Context, listener: &Socket) -> Result<()> {
+    const RCVBUF: i32 = 4 << 20;
+    let client = context.family.open(context.addr)?;
+    client.set_option_int(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RCVBUF)?;
+    client.connect(context.address())?;
+    let server = listener.accept(0).context("accept")?;
+    for _ in 0..3 {
+        server.send(&[1; 8 << 10], 0)?;
+    }
+    let [here, there] = [Charged::of(&server)?, Charged::of(&client)?];
+    let sndbuf = server.option_int(libc::SOL_SOCKET, libc::SO_SNDBUF)?;
+    println!("# 24 KiB unread: server with SO_SNDBUF {sndbuf} {here:?}, client {there:?}");
+    ensure!(
+        i64::from(here.send) <= i64::from(sndbuf),
+        "the server is charged for the client's buffer"
+    );
+    ensure!(here.send + there.receive >= 24 << 10, "nobody is charged");
+    Ok(())
 }
 
 /// Sends and receives while another thread sets options, for which it owns the socket: a buffer that is given back at

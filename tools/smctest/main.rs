@@ -40,6 +40,7 @@ mod flooded;
 mod full_backlog;
 mod gather;
 mod greet;
+mod half_set;
 mod handover;
 mod hold;
 mod idle;
@@ -121,6 +122,8 @@ enum Command {
     Apart(apart::Arguments),
     /// Close a listener while a call on another one blocks on a page fault
     BlockedListener,
+    /// Peek at an urgent byte while SO_OOBINLINE is being set
+    HalfSet,
     /// Remove a device while calls block on a page fault
     Stuck(stuck::Arguments),
     /// Run a command that may open no sockets of a family
@@ -206,6 +209,7 @@ fn main() -> ExitCode {
         Command::Killed(options) => killed::run(context, options),
         Command::Apart(options) => apart::run(context, options),
         Command::BlockedListener => blocked_listener::run(context),
+        Command::HalfSet => half_set::run(context),
         Command::Stuck(options) => stuck::run(context, options),
         Command::Refusing(options) => refusing::run(options),
         Command::Gather => gather::run(context),

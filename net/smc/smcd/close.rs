@@ -9,10 +9,7 @@ use kernel_ext::{
 };
 use smc_proto::smcd::view::EndFlags;
 
-use super::{
-    idle,
-    pair::SmcdConn, //
-};
+use super::pair::SmcdConn;
 
 impl SmcdConn {
     /// shutdown(2) with argument `how`.
@@ -72,7 +69,7 @@ impl SmcdConn {
         self.tx().close_writer(self.peer().sk().as_deref());
         self.rx().close_reader();
         if self.ends().peer.contains(EndFlags::CLOSED) {
-            idle::forget(&self.pair);
+            self.pair.counted.end();
         }
         is_reset
     }

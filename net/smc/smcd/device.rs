@@ -38,10 +38,7 @@ use smc_proto::{
 };
 
 use super::{
-    idle::{
-        self,
-        PairList, //
-    },
+    idle::PairList,
     pair::{
         Pair,
         SmcdConn, //
@@ -208,7 +205,6 @@ pub(crate) fn attach(
         SmcdEnd::new(sk.clone(), tcp.clone(), token),
         SmcdEnd::new(offered.sk.clone(), offered.tcp.clone(), offered.token),
     )?;
-    idle::add(&pair)?;
     let conn = |role| SmcdConn {
         pair: pair.clone(),
         role,
@@ -220,7 +216,6 @@ pub(crate) fn attach(
     }
     drop(state);
     if !is_open {
-        idle::forget(&pair);
         return Err(ENOENT);
     }
     Ok((conn(Role::Client), endpoint(device.gid, token, sk)))

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! All connections, to give back rings that nobody uses: an idle connection holds none.
+//! Looks at connections that need it after some time: to give back rings that nobody uses (an idle connection holds
+//! none), to send data that are held back, and to let writers without memory try again.
+
+use core::mem;
 
 use kernel::{
-    new_spinlock,
-    rbtree::{
-        RBTree,
-        RBTreeNode, //
+    list::{
+        List,
+        ListArc, //
     },
+    new_spinlock,
     sync::{
         atomic::Relaxed,
         Arc,
@@ -16,6 +19,10 @@ use kernel::{
     time::Jiffies, //
 };
 use kernel_ext::{
+    barrier::{
+        self,
+        smp_mb, //
+    },
     delayed_work::{
         DelayedWork,
         Job, //
@@ -31,7 +38,8 @@ use kernel_ext::{
 
 use smc_proto::{
     lgr::Role,
-    smcd::ring, //
+    smcd::ring,
+    time::Instant, //
 };
 
 use super::pair::{
@@ -47,18 +55,15 @@ const PERIOD: Jiffies = time::HZ;
 /// How long a writer waits for memory before it tries again, in jiffies, about as long as over TCP.
 const SHORTAGE: Jiffies = time::HZ / 10 + 1;
 
-/// Connections to look at with the lock taken once.
-const BATCH: usize = 64;
-
-/// The connections, by the token of the server's end.
+/// The connections that are to be looked at; those that hold nothing are not among them, however many there are.
 #[pin_data]
-struct PairTree {
+struct Watched {
     #[pin]
-    pairs: SpinLock<RBTree<u64, Arc<Pair>>>,
+    pairs: SpinLock<List<Pair>>,
 }
 
-/// The job that looks at all connections.
-struct Sweep(Pin<KBox<PairTree>>);
+/// The job that looks at them.
+struct Sweep(Pin<KBox<Watched>>);
 
 /// The connections, and the timer.
 type Pairs = DelayedWork<Sweep>;
@@ -80,107 +85,64 @@ impl PairList {
     }
 }
 
-/// Adds a connection, which stays until [`forget`].
-/// Context: may sleep.
-pub(super) fn add(pair: &Arc<Pair>) -> Result {
-    PAIRS.get().ok_or(ENODEV)?.add(pair)
-}
-
-/// Both sockets of a connection are closed.
-/// Context: may sleep.
-pub(super) fn forget(pair: &Pair) {
-    if let Some(pairs) = PAIRS.get() {
-        pairs.remove(pair.server.token);
-    }
-}
-
-/// Returns how many connections there are, in all namespaces.
-/// Context: does not sleep.
-#[cold]
-pub(crate) fn connections() -> usize {
-    PAIRS.with(|pairs| pairs.count()).unwrap_or(0)
-}
-
-/// Has the connections looked at in at most `delay` jiffies.
-/// Context: does not sleep.
-fn look_within(delay: Jiffies) {
-    PAIRS.with(|pairs| pairs.run_within(delay));
-}
-
 impl Sweep {
     fn new() -> Result<Self> {
-        let tree = pin_init!(PairTree {
-            pairs <- new_spinlock!(RBTree::new(), "smc::smcd::PairTree::pairs"),
+        let watched = pin_init!(Watched {
+            pairs <- new_spinlock!(List::new(), "smc::smcd::Watched::pairs"),
         });
-        Ok(Self(KBox::pin_init(tree, GFP_KERNEL)?))
+        Ok(Self(KBox::pin_init(watched, GFP_KERNEL)?))
     }
 
-    fn add(&self, pair: &Arc<Pair>) -> Result {
-        let node = RBTreeNode::new(pair.server.token, pair.clone(), GFP_KERNEL)?;
-        let replaced = self.0.pairs.lock().insert(node);
-        // A token of 64 random bits has been drawn twice.
-        drop(replaced);
-        Ok(())
-    }
-
-    fn remove(&self, token: u64) {
-        let node = self.0.pairs.lock().remove_node(&token);
-        drop(node);
-    }
-
-    fn count(&self) -> usize {
-        self.0.pairs.lock().iter().count()
-    }
-
-    /// Up to [`BATCH`] connections from that token on.
-    fn batch(&self, from: u64) -> Result<KVec<Arc<Pair>>> {
-        let mut found = KVec::with_capacity(BATCH, GFP_KERNEL)?;
-        let mut tree = self.0.pairs.lock();
-        let mut cursor = tree.cursor_lower_bound_mut(&from);
-        while let Some(at) = cursor.take().filter(|_| found.len() < BATCH) {
-            let (_, pair) = at.current();
-            if found.push_within_capacity(pair.clone()).is_err() {
-                break;
-            }
-            cursor = at.move_next();
+    /// Has a connection looked at by the next run. What the caller did before is seen then, also if the connection was
+    /// in the list already.
+    fn add(&self, pair: &Arc<Pair>) {
+        smp_mb(barrier::Full);
+        if let Ok(entry) = ListArc::try_from_arc(pair.clone()) {
+            self.0.pairs.lock().push_back(entry);
         }
-        Ok(found)
     }
 }
 
 impl Job for Sweep {
     fn run(&self) -> Option<Jiffies> {
-        let (mut from, mut next, now) = (0, None, clock::now());
-        loop {
-            let Ok(pairs) = self.batch(from) else {
-                return Some(PERIOD);
-            };
-            for pair in &pairs {
-                for role in [Role::Client, Role::Server] {
-                    // What this end writes.
-                    let conn = SmcdConn {
-                        pair: pair.clone(),
-                        role,
-                    };
-                    let (pipe, reader) = (conn.tx(), conn.peer());
-                    let held = conn.look_at_held(now);
-                    let held = held.map(|until| clock::jiffies(until.saturating_since(now)).max(1));
-                    if conn.own().is_closed() {
-                        reader.sk().inspect(|sk| pipe.charge_to_reader(sk));
-                    }
-                    let rings = pipe.give_back_idle(now, reader.is_closed());
-                    let rings = rings.then_some(PERIOD);
-                    next = [next, held, rings].into_iter().flatten().min();
-                }
-                end_shortage(&pair.client);
-                end_shortage(&pair.server);
-            }
-            match pairs.last().map(|pair| pair.server.token.checked_add(1)) {
-                Some(Some(token)) => from = token,
-                Some(None) | None => return next,
+        let now = clock::now();
+        let mut next = None;
+        let mut due = mem::replace(&mut *self.0.pairs.lock(), List::new());
+        while let Some(entry) = due.pop_front() {
+            // From here on it may be added again, by whoever is too late for this look.
+            let pair = entry.into_arc();
+            smp_mb(barrier::Full);
+            if let Some(again) = look_at(&pair, now) {
+                self.add(&pair);
+                next = Some(next.map_or(again, |next: Jiffies| next.min(again)));
             }
         }
+        next
     }
+}
+
+/// Looks at both directions of a connection. Returns after how many jiffies to do so again, if there is anything left.
+/// Context: may sleep.
+fn look_at(pair: &Arc<Pair>, now: Instant) -> Option<Jiffies> {
+    let mut next = None;
+    for role in [Role::Client, Role::Server] {
+        // What this end writes.
+        let conn = SmcdConn {
+            pair: pair.clone(),
+            role,
+        };
+        let (pipe, reader) = (conn.tx(), conn.peer());
+        let held = conn.look_at_held(now);
+        let held = held.map(|until| clock::jiffies(until.saturating_since(now)).max(1));
+        if conn.own().is_closed() {
+            reader.sk().inspect(|sk| pipe.charge_to_reader(sk));
+        }
+        let rings = pipe.give_back_idle(now, reader.is_closed());
+        let rings = rings.then_some(PERIOD);
+        next = [next, held, rings].into_iter().flatten().min();
+        end_shortage(conn.own());
+    }
+    next
 }
 
 /// Writers may try again to get memory.
@@ -191,20 +153,28 @@ fn end_shortage(end: &SmcdEnd) {
     }
 }
 
+/// Has a connection looked at in at most `delay` jiffies.
+fn look_within(pair: &Arc<Pair>, delay: Jiffies) {
+    PAIRS.with(|pairs| {
+        pairs.add(pair);
+        pairs.run_within(delay);
+    });
+}
+
 /// A ring was made: looks at it later.
 /// Context: does not sleep.
-pub(super) fn watch() {
-    look_within(PERIOD);
+pub(super) fn watch(pair: &Arc<Pair>) {
+    look_within(pair, PERIOD);
 }
 
 /// Data are held back.
 /// Context: does not sleep.
-pub(super) fn watch_held() {
-    look_within(clock::jiffies(ring::CORK_TIME));
+pub(super) fn watch_held(pair: &Arc<Pair>) {
+    look_within(pair, clock::jiffies(ring::CORK_TIME));
 }
 
 /// A writer waits for memory.
 /// Context: does not sleep.
-pub(super) fn watch_shortage() {
-    look_within(SHORTAGE);
+pub(super) fn watch_shortage(pair: &Arc<Pair>) {
+    look_within(pair, SHORTAGE);
 }

@@ -4,6 +4,13 @@
 
 use kernel::{
     impl_has_hr_timer,
+    list::{
+        impl_list_arc_safe,
+        impl_list_item,
+        AtomicTracker,
+        ListLinks,
+        TryNewListArc, //
+    },
     new_spinlock,
     sync::{
         aref::ARef,
@@ -86,8 +93,10 @@ impl SmcdEnd {
         })
     }
 
-    /// Takes over the options of the socket that matter to the peer.
+    /// Takes over the options of the socket that matter to the peer: of several at once, the last sees them all.
+    /// Context: does not sleep.
     fn sync_options(&self, sk: &Sk) {
+        let _last = self.owner.lock();
         self.sndbuf.store(data_part(sk.sndbuf()), Relaxed);
         self.rcvbuf.store(data_part(sk.rcvbuf()), Relaxed);
         self.lowat.store(lowat(sk), Relaxed);
@@ -159,6 +168,43 @@ impl SmcdEnd {
     }
 }
 
+/// Connections of which a socket is open.
+static CONNECTIONS: Atomic<u64> = Atomic::new(0);
+
+/// Counts a connection while it has sockets.
+pub(super) struct Counted {
+    is_over: Atomic<bool>,
+}
+
+impl Counted {
+    pub(super) fn new() -> Self {
+        CONNECTIONS.fetch_add(1, Relaxed);
+        Self {
+            is_over: Atomic::new(false),
+        }
+    }
+
+    /// Both sockets are closed.
+    pub(super) fn end(&self) {
+        if !self.is_over.xchg(true, Full) {
+            CONNECTIONS.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Returns how many connections there are, in all namespaces.
+/// Context: any.
+#[cold]
+pub(crate) fn connections() -> u64 {
+    CONNECTIONS.load(Relaxed)
+}
+
 /// A connection.
 #[pin_data]
 pub(super) struct Pair {
@@ -181,6 +227,19 @@ pub(super) struct Pair {
     /// When the timer expires, or expired. Its handle keeps the connection; both ends let go of it when they close.
     #[pin]
     pub(super) wake_handle: SpinLock<Option<(Instant, ArcHrTimerHandle<Self>)>>,
+    /// Its place among those that are looked at after some time.
+    #[pin]
+    links: ListLinks,
+    #[pin]
+    tracker: AtomicTracker,
+    pub(super) counted: Counted,
+}
+
+impl_list_arc_safe! {
+    impl ListArcSafe<0> for Pair { tracked_by tracker: AtomicTracker; }
+}
+impl_list_item! {
+    impl ListItem<0> for Pair { using ListLinks { self.links }; }
 }
 
 impl_has_hr_timer! {
@@ -205,6 +264,9 @@ impl Pair {
                 to_server <- Pipe::new(),
                 wake_timer <- HrTimer::new(),
                 wake_handle <- new_spinlock!(None, "smc::smcd::Pair::wake_handle"),
+                links <- ListLinks::new(),
+                tracker <- AtomicTracker::new(),
+                counted: Counted::new(),
             }),
             GFP_KERNEL,
         )
@@ -271,6 +333,12 @@ impl SmcdConn {
                 Err(other) => old = other,
             }
         }
+    }
+
+    /// How many of `bytes` of memory for data to the peer are the writer's, as far as its SO_SNDBUF goes. The others
+    /// are the reader's: without it nobody makes the writer hold more than it would for TCP.
+    pub(super) fn writer_part(&self, bytes: u32) -> u32 {
+        bytes.min(self.own().sndbuf.read_once())
     }
 
     /// The most bytes that may be under way to the peer: what SO_SNDBUF here and SO_RCVBUF there would allow a TCP

@@ -60,6 +60,7 @@ const IDLE_TIME: Duration = Duration::from_millis(900);
 struct CacheLine<T>(T);
 
 /// A ring.
+#[pin_data]
 pub(super) struct ShmRing {
     pub(super) class: SizeClass,
     pub(super) block: Arc<Block>,
@@ -67,22 +68,39 @@ pub(super) struct ShmRing {
     pub(super) start: u64,
     /// Position at which the next ring begins; [`ShmRing::OPEN`] if there is none.
     end: Atomic<u64>,
+    /// The parts that the writer's and the reader's sockets are charged for, as long as anyone uses the memory. The
+    /// writer's part is the reader's as well once the writer has closed, as soon as that is not locked, and its cgroup
+    /// may have it. Until then it is the writer's, as what TCP has not delivered when its socket is closed.
+    #[pin]
+    charges: SpinLock<[Option<Charge>; 2]>,
     /// Accounts it as used.
     _in_use: InUse,
+    _sum: RingBytes,
 }
 
 impl ShmRing {
     const OPEN: u64 = u64::MAX;
 
-    pub(super) fn new(class: SizeClass, block: Arc<Block>, start: u64, in_use: InUse) -> Self {
-        RING_BYTES.fetch_add(class.bytes().into(), Relaxed);
-        Self {
-            class,
-            block,
-            start,
-            end: Atomic::new(Self::OPEN),
-            _in_use: in_use,
-        }
+    /// Context: may sleep.
+    pub(super) fn new(
+        class: SizeClass,
+        block: Arc<Block>,
+        start: u64,
+        charges: [Option<Charge>; 2],
+        in_use: InUse,
+    ) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                class,
+                block,
+                start,
+                end: Atomic::new(Self::OPEN),
+                charges <- new_spinlock!(charges, "smc::ShmRing::charges"),
+                _in_use: in_use,
+                _sum: RingBytes::add(class.bytes()),
+            }),
+            GFP_KERNEL,
+        )
     }
 
     /// Position at which the next ring begins. To be asked after [`Pipe::produced`]: what that includes is in this ring
@@ -90,11 +108,34 @@ impl ShmRing {
     pub(super) fn end(&self) -> u64 {
         self.end.read_once()
     }
+
+    /// Charges all of it to the socket of the reader, as far as that can be had just now.
+    /// Context: does not sleep.
+    fn charge_to_reader(&self, sk: &Sk) {
+        let mut charges = self.charges.lock();
+        let gone = charges.each_mut().map(|part| {
+            let charge = part.as_ref().filter(|charge| !charge.is_of(sk))?;
+            let received = Charge::try_received(sk, charge.bytes()).ok()?;
+            part.replace(received)
+        });
+        drop(charges);
+        drop(gone);
+    }
 }
 
-impl Drop for ShmRing {
+/// A ring's bytes in the sum of all.
+struct RingBytes(u32);
+
+impl RingBytes {
+    fn add(bytes: u32) -> Self {
+        RING_BYTES.fetch_add(bytes.into(), Relaxed);
+        Self(bytes)
+    }
+}
+
+impl Drop for RingBytes {
     fn drop(&mut self) {
-        RING_BYTES.fetch_sub(self.class.bytes().into(), Relaxed);
+        RING_BYTES.fetch_sub(self.0.into(), Relaxed);
     }
 }
 
@@ -106,32 +147,12 @@ pub(crate) fn ring_bytes() -> u64 {
     RING_BYTES.load(Relaxed)
 }
 
-/// A ring, charged to the writer's socket; to the reader's when the writer has closed, as soon as that is not locked,
-/// and its cgroup may have it. Until then it is the writer's, as what TCP has not delivered when its socket is closed.
-struct ChargedRing {
-    ring: Arc<ShmRing>,
-    charge: Charge,
-}
-
-impl ChargedRing {
-    /// Charges the ring to the socket of the reader, unless it is, or cannot be just now. Returns the charge that is no
-    /// more needed.
-    /// Context: does not sleep.
-    fn charge_to_reader(&mut self, sk: &Sk) -> Option<Charge> {
-        if self.charge.is_of(sk) {
-            return None;
-        }
-        let charge = Charge::try_received(sk, self.ring.class.bytes()).ok()?;
-        Some(mem::replace(&mut self.charge, charge))
-    }
-}
-
 /// The rings, from the one that the reader is in to the one that the writer is in.
 #[derive(Default)]
 struct Rings {
     /// Has data that were written before `current` was made.
-    old: Option<ChargedRing>,
-    current: Option<ChargedRing>,
+    old: Option<Arc<ShmRing>>,
+    current: Option<Arc<ShmRing>>,
 }
 
 /// The counters of the writer.
@@ -142,6 +163,18 @@ struct Written {
     held: Atomic<u64>,
     /// Position of the reader at which the writer found its ring full, below the limit; [`ShmRing::OPEN`] for none.
     stuck_at: Atomic<u64>,
+}
+
+/// What the reader changes while data flow, and the urgent byte, which is seldom there: it takes what is left of the
+/// cache line.
+#[pin_data]
+#[repr(align(64))]
+struct ReadSide {
+    /// How far the reader has read. Only the holder of [`Pipe::reader`] changes it.
+    consumed: Atomic<u64>,
+    /// The urgent byte.
+    #[pin]
+    mark: SpinLock<Option<Mark>>,
 }
 
 /// What the writer has, one at a time.
@@ -172,24 +205,21 @@ impl RingReader {
 pub(super) struct Pipe {
     /// Only the holder of `writer` changes it.
     written: CacheLine<Written>,
-    /// How far the reader has read. Only the holder of `reader` changes it.
-    consumed: CacheLine<Atomic<u64>>,
+    #[pin]
+    read: ReadSide,
     /// By how many bytes the limit was raised. Only the holder of `writer` changes it.
     raised: Atomic<u32>,
     /// A writer or poller found no space.
     wants_space: Atomic<bool>,
     /// A task waits until the peer has taken the data (SO_LINGER).
     is_lingering: Atomic<bool>,
-    /// There is a `mark`.
+    /// There is an urgent byte.
     has_mark: Atomic<bool>,
     /// The timer will wake the reader.
     is_wake_due: Atomic<bool>,
     /// How far the writer had written when a change of that was last seen, and when that was, in ns.
     seen: Atomic<u64>,
     seen_at: Atomic<u64>,
-    /// The urgent byte.
-    #[pin]
-    mark: SpinLock<Option<Mark>>,
     #[pin]
     rings: SpinLock<Rings>,
     /// Serializes writers; held while data are copied from user space.
@@ -214,7 +244,10 @@ impl Pipe {
                 held: Atomic::new(0),
                 stuck_at: Atomic::new(ShmRing::OPEN),
             }),
-            consumed: CacheLine(Atomic::new(0)),
+            read <- pin_init!(ReadSide {
+                consumed: Atomic::new(0),
+                mark <- new_spinlock!(None, "smc::Pipe::mark"),
+            }),
             raised: Atomic::new(0),
             wants_space: Atomic::new(false),
             is_lingering: Atomic::new(false),
@@ -222,7 +255,6 @@ impl Pipe {
             is_wake_due: Atomic::new(false),
             seen: Atomic::new(0),
             seen_at: Atomic::new(0),
-            mark <- new_spinlock!(None, "smc::Pipe::mark"),
             rings <- new_spinlock!(Rings::default(), "smc::Pipe::rings"),
             writer <- new_mutex!(writer, "smc::Pipe::writer"),
             reader <- new_mutex!(RingReader { ring: None }, "smc::Pipe::reader"),
@@ -241,7 +273,7 @@ impl Pipe {
 
     /// How far the reader has read. What was read may be overwritten after this.
     pub(super) fn consumed(&self) -> u64 {
-        self.consumed.0.read_acquire()
+        self.read.consumed.read_acquire()
     }
 
     /// Both counters, with the `limit` of what may lie between them.
@@ -329,13 +361,13 @@ impl Pipe {
     /// The reader has read up to `position`. The caller holds `reader`.
     pub(super) fn consume(&self, position: u64) {
         if self.has_mark() {
-            let mut mark = self.mark.lock();
+            let mut mark = self.read.mark.lock();
             if mark.is_some_and(|mark| mark.is_passed(position)) {
                 *mark = None;
                 self.has_mark.store(false, Relaxed);
             }
         }
-        self.consumed.0.store(position, Release);
+        self.read.consumed.store(position, Release);
     }
 
     /// Returns whether a writer waits for space, which it then does no more if `is_enough`.
@@ -394,7 +426,7 @@ impl Pipe {
     /// The urgent byte.
     pub(super) fn mark(&self) -> Option<Mark> {
         match self.has_mark() {
-            true => *self.mark.lock(),
+            true => *self.read.mark.lock(),
             false => None,
         }
     }
@@ -409,36 +441,34 @@ impl Pipe {
 
     /// Notes an urgent byte, before it is produced.
     pub(super) fn set_mark(&self, position: u64, byte: u8, is_inline: bool) {
-        let mut mark = self.mark.lock();
+        let mut mark = self.read.mark.lock();
         *mark = Some(Mark::new(*mark, position, byte, self.consumed(), is_inline));
         self.has_mark.store(true, Relaxed);
     }
 
-    /// The urgent byte was read out of line.
-    pub(super) fn take_mark(&self) {
-        if let Some(mark) = &mut *self.mark.lock() {
-            mark.take();
+    /// The urgent byte was read out of line; one that has come meanwhile was not.
+    pub(super) fn take_mark(&self, read: Mark) {
+        match &mut *self.read.mark.lock() {
+            Some(mark) if *mark == read => mark.take(),
+            _ => {}
         }
     }
 
     /// Whether a writer may make a new ring: what is in the old one has been read.
     pub(super) fn may_grow(&self, consumed: u64) -> bool {
         let rings = self.rings.lock();
-        rings
-            .old
-            .as_ref()
-            .is_none_or(|old| consumed >= old.ring.end())
+        rings.old.as_ref().is_none_or(|old| consumed >= old.end())
     }
 
     /// The writer goes on in `ring`, which begins where it is.
-    pub(super) fn add_ring(&self, writer: &mut RingWriter, ring: Arc<ShmRing>, charge: Charge) {
-        writer.ring = Some(ring.clone());
+    pub(super) fn add_ring(&self, writer: &mut RingWriter, ring: Arc<ShmRing>) {
+        let before = writer.ring.replace(ring.clone());
         let mut rings = self.rings.lock();
         if let Some(last) = &rings.current {
-            last.ring.end.store(ring.start, Relaxed);
+            last.end.store(ring.start, Relaxed);
         }
-        let last = rings.current.replace(ChargedRing { ring, charge });
-        let gone = mem::replace(&mut rings.old, last);
+        let last = rings.current.replace(ring);
+        let gone = (before, mem::replace(&mut rings.old, last));
         drop(rings);
         drop(gone);
     }
@@ -452,10 +482,10 @@ impl Pipe {
         consumed: u64,
     ) -> Option<Arc<ShmRing>> {
         let mut rings = self.rings.lock();
-        let old = rings.old.take_if(|old| consumed >= old.ring.end());
+        let old = rings.old.take_if(|old| consumed >= old.end());
         let ring = match (&rings.old, &rings.current) {
-            (Some(old), _) if at < old.ring.end() => Some(old.ring.clone()),
-            (_, Some(current)) if at >= current.ring.start => Some(current.ring.clone()),
+            (Some(old), _) if at < old.end() => Some(old.clone()),
+            (_, Some(current)) if at >= current.start => Some(current.clone()),
             _ => None,
         };
         drop(rings);
@@ -543,12 +573,15 @@ impl Pipe {
     }
 
     /// Charges the rings to the socket of the reader, as the writer has closed.
+    /// Context: does not sleep.
     pub(super) fn charge_to_reader(&self, sk: &Sk) {
-        let mut rings = self.rings.lock();
-        let Rings { old, current } = &mut *rings;
-        let gone = [old, current].map(|ring| ring.as_mut()?.charge_to_reader(sk));
-        drop(rings);
-        drop(gone);
+        let rings = {
+            let rings = self.rings.lock();
+            [rings.old.clone(), rings.current.clone()]
+        };
+        for ring in rings.iter().flatten() {
+            ring.charge_to_reader(sk);
+        }
     }
 
     /// The reader has closed: what is written is lost.

@@ -37,7 +37,8 @@ impl StreamRx for SmcdConn {
         let ends = self.ends();
         let produced = pipe.produced();
         let consumed = pipe.consumed();
-        let inline = sk.is_urg_inline();
+        // The same that `readable` counts with, or a peek would be woken for nothing, again and again.
+        let inline = self.own().is_urg_inline();
         let reach = self.reach(how.peek, inline, done, consumed, produced);
         let at = match how.peek {
             // What a peek has seen is still there, and so is the byte that it stepped over.
@@ -177,10 +178,10 @@ impl SmcdConn {
     pub(crate) fn recv_urgent(&self, msg: &mut Msg<'_>, peek: bool) -> Result<usize> {
         let pipe = self.rx();
         let _reader = pipe.reader.lock();
-        let byte = pipe.mark().and_then(|mark| mark.byte()).ok_or(EINVAL)?;
-        let copied = blocking::put_urgent(msg, byte)?;
+        let mark = pipe.mark().ok_or(EINVAL)?;
+        let copied = blocking::put_urgent(msg, mark.byte().ok_or(EINVAL)?)?;
         if copied > 0 && !peek {
-            pipe.take_mark();
+            pipe.take_mark(mark);
         }
         Ok(copied)
     }

@@ -176,7 +176,7 @@ impl SmcdConn {
         let is_held = how.corked && !is_urgent && end - pipe.produced() < ring::CORK_MAX;
         if is_held {
             if pipe.hold(&mut writer, end) {
-                idle::watch_held();
+                idle::watch_held(&self.pair);
             }
             return Ok(copied);
         }
@@ -274,59 +274,71 @@ impl SmcdConn {
         let want = fill
             .larger_ring(len, class)
             .filter(|_| class.is_none() || self.tx().may_grow(fill.consumed));
-        let made = want.and_then(|want| make_ring(sk, want, class, fill.produced, stats));
+        let made = want.and_then(|want| self.make_ring(sk, want, class, fill.produced, stats));
         match made {
-            Some((ring, charge)) => {
-                self.tx().add_ring(writer, ring, charge);
-                idle::watch();
+            Some(ring) => {
+                self.tx().add_ring(writer, ring);
+                idle::watch(&self.pair);
             }
             None if class.is_none() => {
                 // Tried again a moment later.
                 self.own().is_short.store(true, Relaxed);
-                idle::watch_shortage();
+                idle::watch_shortage(&self.pair);
             }
             None => {}
         }
     }
-}
 
-/// Makes a ring of class `want`, or a smaller one above `than`, which begins at `start`. Charged to the socket; the
-/// first ring of a connection is had whatever limits are reached, if it is of the smallest class: nothing would
-/// ever wake its writer.
-fn make_ring(
-    sk: &Sk,
-    want: SizeClass,
-    than: Option<SizeClass>,
-    start: u64,
-    stats: &Buffers,
-) -> Option<(Arc<ShmRing>, Charge)> {
-    let make = |class: SizeClass, is_forced: bool| {
-        let bytes = class.bytes();
-        let (charge, counted) = match is_forced {
-            false => (
-                Charge::new(sk, Purpose::Send, bytes)?,
-                CountedPages::new(bytes as usize)?,
-            ),
-            true => (
-                Charge::force(sk, bytes)?,
-                CountedPages::force(bytes as usize)?,
-            ),
+    /// Makes a ring of class `want`, or a smaller one above `than`, which begins at `start`. Charged to both sockets;
+    /// the first ring of a connection is had whatever limits are reached, if it is of the smallest class: nothing would
+    /// ever wake its writer.
+    fn make_ring(
+        &self,
+        sk: &Sk,
+        want: SizeClass,
+        than: Option<SizeClass>,
+        start: u64,
+        stats: &Buffers,
+    ) -> Option<Arc<ShmRing>> {
+        let make = |class: SizeClass, is_forced: bool| {
+            let bytes = class.bytes();
+            let (charges, counted) = match is_forced {
+                false => (self.charge(sk, bytes)?, CountedPages::new(bytes as usize)?),
+                true => (
+                    [Some(Charge::force(sk, bytes)?), None],
+                    CountedPages::force(bytes as usize)?,
+                ),
+            };
+            let block = Block::counted(bytes as usize, BlockKind::Contiguous, counted)?;
+            ShmRing::new(class, block, start, charges, stats.hold(bytes))
         };
-        let block = Block::counted(bytes as usize, BlockKind::Contiguous, counted)?;
-        let ring = ShmRing::new(class, block, start, stats.hold(bytes));
-        Ok::<_, Error>((Arc::new(ring, GFP_KERNEL)?, charge))
-    };
-    let mut classes = want
-        .downwards()
-        .take_while(|class| than.is_none_or(|than| *class > than));
-    let made = classes
-        .find_map(|class| make(class, false).ok())
-        .or_else(|| match than {
-            None => make(SizeClass::SMALLEST, true).ok(),
-            Some(_) => None,
-        });
-    if let Some((ring, _)) = &made {
-        stats.count(want.bytes(), ring.class.bytes(), true);
+        // Beyond that none can be had, so that none is counted meanwhile, either.
+        let mut classes = want
+            .at_most(Block::MAX_BYTES)
+            .downwards()
+            .take_while(|class| than.is_none_or(|than| *class > than));
+        let made = classes
+            .find_map(|class| make(class, false).ok())
+            .or_else(|| match than {
+                None => make(SizeClass::SMALLEST, true).ok(),
+                Some(_) => None,
+            });
+        if let Some(ring) = &made {
+            stats.count(want.bytes(), ring.class.bytes(), true);
+        }
+        made
     }
-    made
+
+    /// Charges a ring of so many bytes to the sockets of writer and reader.
+    fn charge(&self, sk: &Sk, bytes: u32) -> Result<[Option<Charge>; 2]> {
+        let own = self.writer_part(bytes);
+        let reader = match bytes.saturating_sub(own) {
+            0 => None,
+            rest => {
+                let reader = self.peer().sk().ok_or(EPIPE)?;
+                Some(Charge::try_received(&reader, rest)?)
+            }
+        };
+        Ok([Some(Charge::new(sk, Purpose::Send, own)?), reader])
+    }
 }

@@ -7,6 +7,10 @@ use kernel::sync::{
     Arc, //
 };
 use kernel_ext::{
+    barrier::{
+        smp_mb,
+        Full, //
+    },
     net::{
         self,
         Msg, //
@@ -38,7 +42,9 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Carrier) -> bool 
     let first = conn.clone();
     match this.transition(from, SockState::Active(conn)) {
         Ok(_) => {
-            // Those that were set just before went to the application's socket alone.
+            // Those that were set just before went to the application's socket alone: who sets one looks for a
+            // connection after that, with a barrier.
+            smp_mb(Full);
             first.sync_options(&this.sk);
             let limit = options::user_timeout(this);
             if !limit.is_zero() {

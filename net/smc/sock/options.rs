@@ -14,6 +14,10 @@ use kernel::{
     transmute::AsBytes, //
 };
 use kernel_ext::{
+    barrier::{
+        smp_mb,
+        Full, //
+    },
     net::{
         self,
         Caller,
@@ -198,6 +202,8 @@ fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: SockOptIn<'_>) 
         // What the application was told counts; TCP may have no use for the option.
         _ => drop(this.tcp.setsockopt(net::SOL_SOCKET, name, value)),
     }
+    // Either a connection is found here, or whoever makes it known finds the option.
+    smp_mb(Full);
     if let Some(conn) = this.conn() {
         conn.sync_options(&this.sk);
         match name {

@@ -60,6 +60,8 @@ unsafe impl Sync for Block {}
 impl Block {
     /// Largest order of contiguous pages that is tried.
     const MAX_ORDER: u32 = 10;
+    /// Most bytes of contiguous memory that can be had.
+    pub const MAX_BYTES: usize = PAGE_SIZE << Self::MAX_ORDER;
     /// Largest order of other pages that is tried.
     const MAX_VIRTUAL_ORDER: u32 = 17;
 

@@ -94,6 +94,12 @@ impl Charge {
         })
     }
 
+    /// How many bytes are charged.
+    pub fn bytes(&self) -> u32 {
+        // By the type invariant; a socket is never charged for less than nothing.
+        self.bytes.unsigned_abs()
+    }
+
     /// Whether `sk` is the socket that is charged.
     pub fn is_of(&self, sk: &Sk) -> bool {
         core::ptr::eq(&raw const *self.sk, sk)

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# every: 3 days
 # timeout: 240
 # What comes late, or early: a handshake that gets no processor in time while others do, the worker of an earlier one,
 # data that comes after the end of TCP, a shutdown(2) before the handshake is over. Nobody suffers.
@@ -242,9 +243,11 @@ require "nothing is kept of closed TCP connections" each_end sh -c "echo 0 >/pro
 check "data that a reset of TCP overtakes is read" reset_overtakes
 check "the port of a listener that is closed amid a flood is free" busy closed_amid_a_flood
 check "the close of a listener waits for no call on another one" smctest blocked-listener
+check "a peek ends while SO_OOBINLINE is being set" smctest --expect smc half-set
 require "shared memory is allowed" same_host on
 check "over shared memory, accept returns connections in that order, too" busy in_order
 check "nor is a half close during the handshake lost there" half_closes_at_all_times
+check "nor does a peek wait there for an option" smctest --expect smcd half-set
 require "no shared memory" same_host off
 check "over TCP a half close is heard" half_closes_at_all_times 0
 require "the server has no RDMA device" del_rdma rxe b

@@ -95,6 +95,8 @@ check "1000 connections at once" smctest --expect smcd many --connections 1000 -
 check "connections in a row" smctest --expect smcd connrate --processes 2 --count 100 --least 20
 check "idle connections" smctest --expect smcd idle --connections 300
 check "what a sender leaves unread is memory of the receiver" smctest --expect smcd charged --left
+check "a ring of a connection that is undone is charged as long as it is there" smctest --expect smcd charged --undone
+check "a peer that reads nothing has its own memory charged" smctest --expect smcd charged --greedy
 check "an idle ring is given back, and made again" idle_rings_go
 check "rings are given back just when they are written to" \
 	smctest --expect smcd bursts --idle --connections 100 --rounds "$(scale 5 100)"
