@@ -131,6 +131,8 @@ fn delete_link(group: &Arc<LinkGroup>, idx: LinkIdx, cause: DeleteCause) {
     }
     // Not in `clear_link`: where an offer was given up for another one, the peer's RKeys belong to that.
     group.with_rtokens(|rtokens| rtokens.delete_link(idx));
+    // Messages of this link that wait for others are processed now, while what it wrote can be synchronised.
+    flush_rx(group);
     clear_link(group, idx);
 }
 

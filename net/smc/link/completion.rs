@@ -55,7 +55,8 @@ impl Link {
                 return if good { Ok(()) } else { Err(EIO) };
             }
             let left = end.saturating_since(now());
-            if inner.resources.is_none() || left.is_zero() {
+            // Once the link is down the completion comes as its queue pair is destroyed, which may wait for the caller.
+            if inner.resources.is_none() || !inner.state.is_usable() || left.is_zero() {
                 drop(inner);
                 self.fail(LinkError::Register);
                 return Err(ENOLINK);

@@ -2,10 +2,12 @@
 
 //! Protection domains.
 
-use core::{ptr, ptr::NonNull};
+use core::{mem, ptr, ptr::NonNull};
 
 use kernel::{
     error::from_err_ptr,
+    prelude::fmt,
+    str::CString,
     sync::Arc, //
 };
 
@@ -29,6 +31,8 @@ pub struct Pd {
 struct RawPd {
     ptr: NonNull<bindings::ib_pd>,
     dev: Arc<Device>,
+    /// What the RDMA core calls the owner as long as it knows the domain.
+    name: Option<CString>,
 }
 
 // SAFETY: Verbs may be called from any thread.
@@ -40,13 +44,16 @@ impl Pd {
     /// Allocates a domain.
     /// Context: may sleep.
     pub fn new(dev: &Arc<Device>) -> Result<Arc<Self>> {
-        // SAFETY: The device is alive while `dev` is.
-        let ptr = unsafe { bindings::__ib_alloc_pd(dev.as_ptr(), 0, c"smc".as_ptr().cast()) };
+        // Not a constant of the module, see `drop`.
+        let name = CString::try_from_fmt(fmt!("smc"))?;
+        // SAFETY: The device is alive while `dev` is, and the name is that long or leaked.
+        let ptr = unsafe { bindings::__ib_alloc_pd(dev.as_ptr(), 0, name.as_ptr().cast()) };
         let ptr = NonNull::new(from_err_ptr(ptr)?).ok_or(ENOMEM)?;
         // INVARIANT: Just allocated on `dev`.
         let raw = RawPd {
             ptr,
             dev: dev.clone(),
+            name: Some(name),
         };
         let raw = Deferred::new(raw)?;
         Ok(Arc::new(Self { raw }, GFP_KERNEL)?)
@@ -80,6 +87,8 @@ impl Drop for RawPd {
         let ret = unsafe { bindings::ib_dealloc_pd_user(self.ptr.as_ptr(), ptr::null_mut()) };
         if ret != 0 {
             pr_warn!("cannot free a protection domain: {ret}\n");
+            // The RDMA core lists it still.
+            mem::forget(self.name.take());
         }
     }
 }

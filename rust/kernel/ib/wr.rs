@@ -106,7 +106,11 @@ impl Wc {
 
     pub(super) fn new(wc: &bindings::ib_wc) -> Self {
         let status = Status::from_code(wc.status);
-        let is_write = wc.opcode == bindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM;
+        let is_write = match wc.opcode {
+            bindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM => true,
+            bindings::ib_wc_opcode_IB_WC_RECV => is_hns_write(wc),
+            _ => false,
+        };
         Self {
             status,
             written: (status.is_success() && is_write).then(|| {
@@ -122,4 +126,15 @@ impl Wc {
             },
         }
     }
+}
+
+/// Whether a receive that looks like one of a message is one of a write with immediate data. The kernel's driver `hns`
+/// looks its operation up in a table for those of sends. Other drivers leave the flag of an earlier completion there
+/// (`ocrdma`).
+fn is_hns_write(wc: &bindings::ib_wc) -> bool {
+    let has_imm = wc.wc_flags & bindings::ib_wc_flags_IB_WC_WITH_IMM as i32 != 0;
+    // SAFETY: A completion carries its queue pair, which lives until its completions were handled; the driver's number
+    // is constant.
+    has_imm
+        && unsafe { (*(*wc.qp).device).ops.driver_id } == bindings::rdma_driver_id_RDMA_DRIVER_HNS
 }
