@@ -102,6 +102,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
 
 /// The sender closes: what is not read is memory of the receiver's socket, until it is read.
 fn left_unread(client: Socket, server: &Socket) -> Result<()> {
+    let empty = Charged::of(server)?;
     let sent = fill(&client)?;
     let before = [Charged::of(&client)?, Charged::of(server)?];
     drop(client);
@@ -116,7 +117,7 @@ fn left_unread(client: Socket, server: &Socket) -> Result<()> {
     );
     drain(server, sent)?;
     wait_until("the receiver stays charged", || {
-        Ok(Charged::of(server)?.receive == before[1].receive)
+        Ok(Charged::of(server)?.receive == empty.receive)
     })
 }
 
