@@ -84,3 +84,17 @@ fn an_urgent_byte_that_comes_while_an_earlier_one_is_copied_is_not_taken_for_rea
     server.take_urgent(server.urgent_end());
     assert_eq!(server.urgent(), None);
 }
+
+#[test]
+fn what_is_behind_the_mark_is_there_to_read() {
+    let mut duo = Duo::new();
+    duo.write(Client, 3);
+    duo.write_as(Client, 1, URGENT);
+    duo.write(Client, 3);
+    duo.settle();
+    let server = duo.server();
+    let at = server.read_position();
+    server.consume(at, 3);
+    assert_eq!(server.queues().unwrap().inq, 0, "FIONREAD");
+    assert!(server.inq_hint() >= 3, "TCP_INQ");
+}

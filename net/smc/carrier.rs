@@ -195,6 +195,15 @@ impl Carrier {
         both!(self.kill(err));
     }
 
+    /// The peer has reset the TCP connection.
+    /// Context: does not sleep.
+    pub(crate) fn on_tcp_reset(&self) {
+        match self {
+            Self::SmcR(conn) => conn.reset_soon(),
+            Self::SmcD(conn) => conn.kill(ECONNRESET),
+        }
+    }
+
     /// The peer has closed TCP in order, and answered a later segment with a reset: the connection outlives that if the
     /// peer has it.
     /// Context: does not sleep.

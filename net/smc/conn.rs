@@ -169,8 +169,9 @@ pub(crate) struct ConnInner {
     orphan: Option<orphan::Orphan>,
     /// After the echo of the peer: when its close becomes final if no message arrives before.
     silent_at: Option<Instant>,
-    /// When the connection is reset unless something was received over RDMA.
+    /// When the connection is reset unless something was received over RDMA; in any case if the peer has reset TCP.
     unheard_until: Option<Instant>,
+    is_tcp_reset: bool,
     /// When corked data are sent even if no more are written.
     corked_until: Option<Instant>,
     /// TCP_USER_TIMEOUT.
@@ -241,6 +242,7 @@ impl Conn {
             orphan: None,
             silent_at: None,
             unheard_until: None,
+            is_tcp_reset: false,
             corked_until: None,
             user_timeout: UserTimeout::default(),
             takes_immediate: false,

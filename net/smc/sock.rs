@@ -163,6 +163,8 @@ pub(crate) struct Sock {
     first: SetOnce<Carrier>,
     /// The application undid a connection by SMC: there may be another one.
     was_disconnected: Atomic<bool>,
+    /// Counts attempts to connect, for work that is late.
+    attempts: Atomic<u32>,
     /// connect(2) has not returned the result of the last attempt yet.
     connect_result_pending: Atomic<bool>,
     /// Directions that the application has shut down since TCP connected, as bits of `sk_shutdown`: of what comes of
@@ -176,6 +178,8 @@ pub(crate) struct Sock {
     defer_accept_s: Atomic<u32>,
     /// The pending error is TCP's as well, whose connection goes on: see [`fallback::settle_err`].
     is_err_shared: Atomic<bool>,
+    /// Something else in the kernel has the events of the TCP socket, such as a BPF program's socket map.
+    is_unhooked: Atomic<bool>,
     /// One call at a time changes what the socket is.
     #[pin]
     setup: Mutex<()>,
@@ -218,12 +222,14 @@ impl Sock {
                 phase: Atomic::new(Phase::Init as u32),
                 first: SetOnce::new(),
                 was_disconnected: Atomic::new(false),
+                attempts: Atomic::new(0),
                 connect_result_pending: Atomic::new(false),
                 late_shutdown: Atomic::new(0),
                 limit_hs: Atomic::new(limit_hs),
                 handshakes: Atomic::new(0),
                 defer_accept_s: Atomic::new(0),
                 is_err_shared: Atomic::new(false),
+                is_unhooked: Atomic::new(false),
                 setup <- new_mutex!((), "smc::Sock::setup"),
                 hook <- new_mutex!(None, "smc::Sock::hook"),
                 crossed_decline <- CrossedDecline::new(),
@@ -264,8 +270,28 @@ impl Sock {
     /// Goes from one of the phases `from` to `to` and returns what was before, or `to` if the socket
     /// is in another phase.
     fn transition(&self, from: &[Phase], to: SockState) -> Result<SockState, SockState> {
+        self.transition_if(|phase| from.contains(&phase), to)
+    }
+
+    /// Whether the last attempt to connect is the one with this number.
+    fn is_attempt(&self, number: u32) -> bool {
+        self.attempts.read_acquire() == number
+    }
+
+    /// Ends the attempt to connect with this number, if it is the one that there is.
+    fn end_attempt(&self, number: u32) -> Result<SockState, SockState> {
+        let is_it = |phase| phase == Phase::Connecting && self.is_attempt(number);
+        self.transition_if(is_it, SockState::Init)
+    }
+
+    /// Goes to `to` from a phase for which `may` holds, and returns what was before, or `to` otherwise.
+    fn transition_if(
+        &self,
+        may: impl FnOnce(Phase) -> bool,
+        to: SockState,
+    ) -> Result<SockState, SockState> {
         let mut state = self.state.lock();
-        if !from.contains(&state.phase()) {
+        if !may(state.phase()) {
             drop(state);
             return Err(to);
         }

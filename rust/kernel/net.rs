@@ -107,6 +107,7 @@ constants! {
         IP_TOS = "The type of service of packets, by which SO_PRIORITY is set, too.",
         SMC_INFO = "Which way a socket's data go, and why: `struct smc_info`.",
         SMC_LIMIT_HS = "Take on no more handshakes than can be worked on at once; not 0 for yes.",
+        SO_ATTACH_FILTER = "Filter what arrives by this classic BPF program.",
         SO_ATTACH_REUSEPORT_CBPF = "Choose among listeners of a port by this classic BPF program.",
         SO_ATTACH_REUSEPORT_EBPF = "The same, by an eBPF program.",
         SO_DETACH_REUSEPORT_BPF = "Choose by the kernel's own rule again.",
@@ -138,6 +139,7 @@ constants! {
         TCP_MD5SIG_EXT = "The same, for a network of peers.",
         TCP_NODELAY = "Send at once.",
         TCP_REPAIR = "Change a connection without telling the peer.",
+        TCP_ZEROCOPY_RECEIVE = "Map what has arrived, in place of a copy.",
         TCP_ULP = "Put a protocol on top of TCP.",
         TCP_USER_TIMEOUT = "How long data may wait for the peer, milliseconds.";
     u32:

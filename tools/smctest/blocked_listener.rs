@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! `smctest blocked-listener`: a setsockopt(2) on a listener blocks on a page fault that userfaultfd does not serve,
-//! with the lock of the socket held, and a connection arrives there.
+//! and a connection arrives there.
 //!
-//! Nobody else may wait for that: such a page fault can block forever, and any user can cause one.
+//! Nobody else may wait for that: such a page fault can block forever, and any user can cause one. The value is read
+//! before the socket is locked, so that not even the listener waits. A filter's instructions are read with the lock of
+//! the socket held: then other listeners go on.
 
 use std::thread;
 use std::time::Duration;
@@ -28,15 +30,44 @@ pub(crate) fn run(context: &Context) -> Result<()> {
         ..context.clone()
     };
     let other = other.listen(8)?;
+    accept_beside(context, &blocked)?;
     let page = Unserved::new()?;
     thread::scope(|scope| {
-        let call = || page.set_option(&blocked, libc::IPPROTO_IP, libc::IP_OPTIONS, 40);
-        let setter = scope.spawn(call);
+        let setter = scope.spawn(|| page.attach_filter(&blocked));
         let result = close_beside(context, &page, other);
         // In any case, let the call return.
         page.serve()?;
         ensure!(setter.join().is_ok(), "a thread panicked");
         result
+    })
+}
+
+/// Accepts a connection while a value is read for the listener.
+fn accept_beside(context: &Context, listener: &Socket) -> Result<()> {
+    let page = Unserved::new()?;
+    listener.set_timeout(SOON)?;
+    thread::scope(|scope| {
+        let setter =
+            scope.spawn(|| page.set_option(listener, libc::IPPROTO_IP, libc::IP_OPTIONS, 40));
+        let is_wanted = page.is_wanted(SOON);
+        let client = netns::inside(context.client_netns.as_deref(), || {
+            context.begin_connect(context.family)
+        });
+        let start = Instant::now();
+        let accepted = listener.accept(0);
+        println!(
+            "# accepted after {:.1?}: {:?}",
+            start.elapsed(),
+            accepted.as_ref().err()
+        );
+        let took = start.elapsed();
+        // In any case, let the call return.
+        page.serve()?;
+        ensure!(setter.join().is_ok(), "a thread panicked");
+        ensure!(is_wanted?, "nobody waits for the page");
+        drop((client?, accepted?));
+        ensure!(took < SOON / 2, "accept waits for the page");
+        Ok(())
     })
 }
 

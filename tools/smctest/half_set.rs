@@ -51,8 +51,7 @@ fn while_set(server: &Socket, value: i32) -> Result<()> {
     let page = Unserved::new()?;
     thread::scope(|scope| {
         // Holds the lock of the TCP socket.
-        let holder =
-            scope.spawn(|| page.set_option(server, libc::IPPROTO_IP, libc::IP_OPTIONS, 40));
+        let holder = scope.spawn(|| page.attach_filter(server));
         let is_held = page.is_wanted(SOON);
         let setter = scope.spawn(|| set_inline(server, value));
         thread::sleep(Duration::from_millis(300));

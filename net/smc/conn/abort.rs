@@ -29,6 +29,9 @@ use crate::clock::now;
 /// How long the first message over RDMA may be behind the end of TCP: longer than soft RoCE takes to repeat it.
 const UNHEARD_WAIT: Duration = Duration::from_secs(5);
 
+/// How long data and an abort over RDMA may be behind a reset of TCP, about as long as TCP waits for a repetition.
+const RESET_WAIT: Duration = Duration::from_millis(200);
+
 impl Conn {
     /// Aborts the connection: the application gets `err`, the peer gets a CDC message if the link works, and the TCP
     /// connection is reset. A second call does nothing.
@@ -58,16 +61,30 @@ impl Conn {
     /// order and reset it then. Its data may still be on the way, or it gave up the handshake and has no connection.
     /// Context: does not sleep.
     pub(crate) fn reset_unless_heard(&self) {
-        self.inner.lock().unheard_until = Some(now().saturating_add(UNHEARD_WAIT));
-        self.group.arm_conn_timer(UNHEARD_WAIT);
+        self.reset_within(UNHEARD_WAIT, false);
     }
 
-    /// Timer of [`Self::reset_unless_heard`]; returns the deadline while it lasts.
+    /// The peer has reset TCP: resets the connection [`RESET_WAIT`] later, unless an abort comes before. What the peer
+    /// has sent before comes by another way, and may be later.
+    /// Context: does not sleep.
+    pub(crate) fn reset_soon(&self) {
+        self.reset_within(RESET_WAIT, true);
+    }
+
+    fn reset_within(&self, wait: Duration, is_tcp_reset: bool) {
+        let mut inner = self.inner.lock();
+        inner.unheard_until = Some(now().saturating_add(wait));
+        inner.is_tcp_reset |= is_tcp_reset;
+        drop(inner);
+        self.group.arm_conn_timer(wait);
+    }
+
+    /// Timer of [`Self::reset_unless_heard`] and [`Self::reset_soon`]; returns the deadline while it lasts.
     /// Context: does not sleep.
     pub(super) fn look_at_unheard(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let mut inner = self.inner.lock();
         let until = inner.unheard_until?;
-        let is_heard = inner.stream.is_heard();
+        let is_heard = inner.stream.is_heard() && !inner.is_tcp_reset;
         if !is_heard && !until.is_due(now) {
             return Some(until);
         }

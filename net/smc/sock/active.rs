@@ -108,6 +108,7 @@ fn on_tcp_error(this: &Sock) {
     match e {
         _ if !is_closed => {}
         EPIPE => conn.on_tcp_closed(),
+        ECONNRESET => conn.on_tcp_reset(),
         _ => conn.kill(e),
     }
     // Only now, as a message of the peer that arrives before the abort looks at it, too.

@@ -21,7 +21,8 @@ use kernel_ext::{
         SockAddr,
         WaitEnd, //
     },
-    prelude::*, //
+    prelude::*,
+    read_once::ReadOnce, //
 };
 use smc_proto::{
     lgr::Role,
@@ -154,6 +155,8 @@ fn start_tcp(
     // What became of an earlier attempt does not matter any more.
     let _ = this.sk.take_err();
     this.late_shutdown.store(0, Relaxed);
+    // Before TCP is what the work of an earlier attempt might take for that.
+    this.attempts.fetch_add(1, Full);
     match this.tcp.connect(addr, O_NONBLOCK) {
         Ok(()) => {}
         Err(e) if e == EINPROGRESS => {}
@@ -268,22 +271,23 @@ fn result_of(this: &Sock) -> Result {
 
 /// The work of a socket that connects, after an event of TCP (C function `smc_connect_work`).
 pub(super) fn connect_work(this: &Arc<Sock>) {
+    let attempt = this.attempts.read_acquire();
     let (state, has_attempt) = (this.tcp.state(), this.tcp.has_attempt());
     if state.is_connecting() {
         return;
     }
     if state.is_closed() {
         return match has_attempt {
-            true => fail(this, ECONNABORTED),
+            true => note_failure(this, attempt, ECONNABORTED),
             // The application has shut the socket down meanwhile.
-            false => cancel_connect(this),
+            false => cancel_connect(this, attempt),
         };
     }
     match this.tcp.finish_connect() {
         Ok(()) => {}
         // A shutdown(2) that crossed the end of the attempt has marked the socket.
         Err(e) if e == EISCONN => {}
-        Err(e) => return fail(this, e),
+        Err(e) => return fail(this, attempt, e),
     }
     let outcome = match this.without_smc() {
         Some(info) => Ok(HandshakeResult::Fallback(info)),
@@ -300,12 +304,12 @@ pub(super) fn connect_work(this: &Arc<Sock>) {
         }
         Ok(HandshakeResult::Reconnect(info)) => {
             if let Err(e) = reconnect(this, info) {
-                fail(this, e);
+                fail(this, attempt, e);
             }
         }
         Err(e) => {
             this.shared.stats.client.errors.add(1);
-            fail(this, e);
+            fail(this, attempt, e);
         }
     }
 }
@@ -326,29 +330,46 @@ fn reconnect(this: &Sock, info: FallbackInfo) -> Result {
 
 /// The attempt has failed, with the error of TCP or `e`. TCP is left as failed attempts leave it, and answers for
 /// what the application sees of that, until [`take_connect_result`].
-fn fail(this: &Sock, e: Error) {
+fn fail(this: &Sock, attempt: u32, e: Error) {
     if this.phase() == Phase::Closed {
         // TCP's connection is closed in order when this work lets go of the socket.
         return;
     }
-    this.show_incoming();
     // Of no effect where there is no connection any more.
     this.tcp.abort(e);
+    note_failure(this, attempt, e);
+}
+
+/// The attempt with this number has failed, and TCP has no connection any more. Once the application has shut that down
+/// it may have begun another one, which this does not concern.
+fn note_failure(this: &Sock, attempt: u32, e: Error) {
+    if this.phase() == Phase::Closed || !this.is_attempt(attempt) {
+        return;
+    }
+    this.show_incoming();
     let e = this.tcp.take_err().err().unwrap_or(e);
     this.connect_result_pending.store(true, Relaxed);
     this.sk.note_err(e);
-    let _ = this.transition(&[Phase::Connecting], SockState::Init);
+    let _ = this.end_attempt(attempt);
     this.sk.wake_err();
     this.sk.wake_state();
 }
 
-/// There is no attempt any more. A waiting connect(2) returns the pending error, or ECONNABORTED.
-pub(super) fn cancel_connect(this: &Sock) {
+/// There is no attempt with this number any more. A waiting connect(2) returns the pending error, or ECONNABORTED.
+fn cancel_connect(this: &Sock, attempt: u32) {
+    if !this.is_attempt(attempt) {
+        return;
+    }
     if let Err(e) = this.tcp.take_err() {
         this.sk.set_err(e);
     }
-    let _ = this.transition(&[Phase::Connecting], SockState::Init);
+    let _ = this.end_attempt(attempt);
     this.sk.wake_state();
+}
+
+/// As [`cancel_connect`], of the attempt that there is. The caller holds `setup`.
+pub(super) fn cancel(this: &Sock) {
+    cancel_connect(this, this.attempts.read_acquire());
 }
 
 /// The application has closed the socket while it connects. The server may have the connection, and its application may

@@ -155,6 +155,7 @@ impl Sock {
     /// The poll mask of TCP, without readability as long as a DECLINE may be all that has arrived.
     pub(super) fn poll_tcp(&self) -> u32 {
         fallback::settle_err(self);
+        fallback::fetch_err(self);
         match self.is_front_clear() {
             true => self.tcp.poll(),
             false => self.tcp.poll() & !(net::POLLIN | net::POLLRDNORM),

@@ -39,9 +39,15 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
         this.crossed_decline.expect();
     }
     if Sock::hook_connection(this).is_err() {
-        // Something else in the kernel has its events, which would be lost here.
-        this.sk.set_err(EBUSY);
-        this.tcp.abort(EBUSY);
+        match this.role {
+            // Nobody waits for its events yet, and after accept(2) they are TCP's own.
+            Role::Server if !info.may_cross => this.is_unhooked.store(true, Relaxed),
+            // They would be lost here.
+            _ => {
+                this.sk.set_err(EBUSY);
+                this.tcp.abort(EBUSY);
+            }
+        }
     }
     let Ok(before) = this.transition(from, SockState::Fallback(info)) else {
         return false;
@@ -87,8 +93,11 @@ pub(super) fn show_options(this: &Sock) {
 /// Context: may sleep.
 pub(super) fn share_waiters(this: &Sock) {
     if !this.crossed_decline.is_awaited() {
-        // If TCP cannot, its events are forwarded.
-        this.tcp.share_waiters(&this.sk);
+        match this.is_unhooked.read_once() {
+            true => this.tcp.share_waiters_unhooked(&this.sk),
+            // If TCP cannot, its events are forwarded.
+            false => this.tcp.share_waiters(&this.sk),
+        }
         this.sk.answer_over_tcp::<Sock>();
     }
 }
@@ -105,6 +114,17 @@ pub(super) fn show_err(this: &Sock, take: &dyn Fn() -> Result) {
     } else if let Some(e) = this.tcp.pending_err() {
         this.sk.note_err(e);
         this.is_err_shared.store(true, Release);
+    }
+}
+
+/// Moves an error of TCP that nothing has reported, as there is no hook.
+/// Context: any.
+#[inline]
+pub(super) fn fetch_err(this: &Sock) {
+    if this.is_unhooked.read_once() {
+        if let Err(e) = this.tcp.take_err() {
+            this.sk.note_err(e);
+        }
     }
 }
 

@@ -160,7 +160,7 @@ impl StreamSocket for Sock {
         }
         match this.phase() {
             // There was no connection yet.
-            Phase::Connecting if this.tcp.state().is_closed() => connect::cancel_connect(&this),
+            Phase::Connecting if this.tcp.state().is_closed() => connect::cancel(&this),
             // CAST: 0, 1 or 2.
             Phase::Fallback => this.sk.add_shutdown((how + 1) as u8),
             _ => {}
@@ -196,8 +196,14 @@ impl StreamSocket for Sock {
     }
 
     fn recvmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
-        if this.phase() == Phase::Fallback {
-            return fallback::recv(&this, msg, flags);
+        match this.phase() {
+            Phase::Fallback => return fallback::recv(&this, msg, flags),
+            // Neither waits for the connection.
+            Phase::Connecting if flags & net::MSG_ERRQUEUE != 0 => {
+                return this.tcp.recvmsg(msg, flags)
+            }
+            Phase::Connecting if flags & net::MSG_OOB != 0 => return Err(EINVAL),
+            _ => {}
         }
         match this.wait_connected(|| this.sk.rcvtimeo(flags & net::MSG_DONTWAIT != 0))? {
             DataPath::Smc(conn) => active::recv(&this, &conn, msg, flags),

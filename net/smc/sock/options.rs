@@ -175,6 +175,11 @@ fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: SockOptIn<'_>) 
         net::SO_RESERVE_MEM => true,
         _ => is_of_tcp && this.sk.was_tcp() && this.phase() != Phase::Fallback,
     };
+    let is_tcp_asked = name == net::SO_ATTACH_FILTER;
+    if is_tcp_asked {
+        // Who may do so with a TCP socket. The program is read with the lock of that held.
+        this.tcp.setsockopt(net::SOL_SOCKET, name, value)?;
+    }
     let result = match is_refused {
         true => value.read_int().and(Err(EOPNOTSUPP)),
         false => caller.setsockopt(name, value),
@@ -199,6 +204,7 @@ fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: SockOptIn<'_>) 
         // What was read from the application is not read again.
         net::SO_RCVTIMEO_OLD | net::SO_RCVTIMEO_NEW => this.tcp.take_rcvtimeo(&this.sk),
         net::SO_SNDTIMEO_OLD | net::SO_SNDTIMEO_NEW => this.tcp.take_sndtimeo(&this.sk),
+        _ if is_tcp_asked => {}
         // What the application was told counts; TCP may have no use for the option.
         _ => drop(this.tcp.setsockopt(net::SOL_SOCKET, name, value)),
     }
@@ -228,8 +234,17 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result
         (net::SOL_TCP, net::TCP_ULP) if this.sk.was_tcp() => {
             out.write(Sock::ULP.to_bytes_with_nul())
         }
+        (net::SOL_TCP, net::TCP_ZEROCOPY_RECEIVE) => match (this.phase(), this.conn()) {
+            (_, Some(conn)) => out.map_nothing(conn.queues().inq, conn.is_peer_done()),
+            // What TCP has is for the handshake.
+            (Phase::Connecting, None) => out.map_nothing(0, false),
+            _ => {
+                this.is_front_clear();
+                this.tcp.getsockopt(level, name, out)
+            }
+        },
         _ => {
-            // TCP_ZEROCOPY_RECEIVE reads, and TCP_INQ counts.
+            // TCP_INQ counts.
             this.is_front_clear();
             this.tcp.getsockopt(level, name, out)
         }

@@ -96,6 +96,57 @@ impl SockOptIn<'_> {
     }
 }
 
+/// Bytes of a value that are copied without an allocation.
+const SHORT_VALUE: usize = 64;
+
+/// The longest value that is copied first: longer ones are of netfilter, which reads them without a socket's lock.
+const LONGEST_VALUE: usize = 256 << 10;
+
+impl SockOptIn<'_> {
+    /// Calls `f` with a copy of the value. Most options are read with the socket's lock held: where the application's
+    /// memory is slow (FUSE, userfaultfd), all who need that lock would wait as long as it likes.
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` if not even an `int` can be read, `ENOMEM`, and those of `f`. What lies behind a shorter value need not
+    /// be readable.
+    pub(super) fn copied(self, f: impl FnOnce(SockOptIn<'_>) -> Result) -> Result {
+        let len = usize::try_from(self.len)?;
+        if self.ptr.is_kernel() || len == 0 || len > LONGEST_VALUE {
+            return f(self);
+        }
+        let mut short = [0; SHORT_VALUE];
+        let mut long = KVVec::new();
+        let copy = match short.get_mut(..len) {
+            Some(copy) => copy,
+            None => {
+                long.resize(len, 0, GFP_KERNEL_ACCOUNT)?;
+                &mut long
+            }
+        };
+        // SAFETY: `copy` is valid for writing its length, which is that of the value.
+        let left = unsafe { bindings::copy_from_sockptr(copy.as_mut_ptr().cast(), self.ptr, len) };
+        let left = usize::try_from(left)?;
+        let done = len.saturating_sub(left);
+        if done < len.min(size_of::<i32>()) {
+            return Err(EFAULT);
+        }
+        // SAFETY: The copy is at least that long, and outlives the call.
+        let value = unsafe {
+            // CAST: At most the value's length.
+            SockOptIn::new(
+                bindings::kernel_sockptr(copy.as_mut_ptr().cast()),
+                done as u32,
+            )
+        };
+        match f(value) {
+            Err(e) if e == EINVAL && left > 0 => Err(EFAULT),
+            result => result,
+        }
+    }
+}
+
 /// The value and length pointers of getsockopt(2), in the application's memory.
 #[derive(Clone, Copy)]
 pub struct SockOptOut {
@@ -125,6 +176,49 @@ impl SockOptOut {
         UserSlice::new(value_ptr, bytes.len())
             .writer()
             .write_slice(bytes)
+    }
+}
+
+/// Where a `struct tcp_zerocopy_receive` has how many bytes were mapped, how many are there otherwise, and how many
+/// there are together; where that ends.
+const ZC_LENGTH: usize = 8;
+const ZC_SKIP_HINT: usize = 12;
+const ZC_INQ: usize = 16;
+const ZC_END: usize = 20;
+
+impl SockOptOut {
+    /// The answer to TCP_ZEROCOPY_RECEIVE where nothing can be mapped: `inq` bytes are to be received otherwise.
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EIO` at the end of the stream, `EINVAL` if there is no room for the answer, `EFAULT`.
+    pub fn map_nothing(self, inq: u32, is_end: bool) -> Result {
+        let len_ptr = UserPtr::from_ptr(self.len.cast::<c_void>());
+        let room = UserSlice::new(len_ptr, size_of::<i32>())
+            .reader()
+            .read::<i32>()?;
+        let room = usize::try_from(room).map_err(|_| EINVAL)?;
+        if room < ZC_SKIP_HINT {
+            return Err(EINVAL);
+        }
+        if inq == 0 && is_end {
+            return Err(EIO);
+        }
+        let place = UserPtr::from_ptr(self.value.cast::<c_void>());
+        let mut answer = [0; ZC_END];
+        let answer = answer.get_mut(..room.min(ZC_END)).ok_or(EINVAL)?;
+        UserSlice::new(place, answer.len())
+            .reader()
+            .read_slice(answer)?;
+        for (at, value) in [(ZC_LENGTH, 0), (ZC_SKIP_HINT, inq), (ZC_INQ, inq)] {
+            for (to, from) in answer.iter_mut().skip(at).zip(u32::to_ne_bytes(value)) {
+                *to = from;
+            }
+        }
+        UserSlice::new(place, answer.len())
+            .writer()
+            .write_slice(answer)
     }
 }
 

@@ -438,8 +438,9 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         // length.
         errno(unsafe {
             let caller = Caller::new(place);
+            let value = SockOptIn::new(value, len);
             Self::front(socket).and_then(|this| {
-                T::setsockopt(this, caller, level, name, SockOptIn::new(value, len))
+                value.copied(|value| T::setsockopt(this, caller, level, name, value))
             })
         })
     }

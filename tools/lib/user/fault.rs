@@ -126,6 +126,23 @@ impl Unserved {
         Ok(())
     }
 
+    /// Attaches a filter of one instruction (SO_ATTACH_FILTER), which is in the page: the kernel reads it with the
+    /// socket locked. One of zeroes is invalid.
+    pub fn attach_filter(&self, socket: &Socket) -> Result<()> {
+        let program = libc::sock_fprog {
+            len: 1,
+            filter: self.page.cast(),
+        };
+        let (fd, value) = (socket.as_raw_fd(), ptr::from_ref(&program).cast());
+        // CAST: 16.
+        let len = size_of::<libc::sock_fprog>() as libc::socklen_t;
+        // SAFETY: `value` is valid for reads of its length, and by the type invariant the page is for system calls.
+        check(unsafe {
+            libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, value, len)
+        })?;
+        Ok(())
+    }
+
     /// Waits for a page fault; returns whether there was one within `timeout`.
     pub fn is_wanted(&self, timeout: Duration) -> Result<bool> {
         Ok(poll_fd(&self.fd, libc::POLLIN, timeout)? & libc::POLLIN != 0)

@@ -8,9 +8,11 @@ use std::net::Ipv6Addr;
 use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
+use std::time::Instant;
 
 use smc_user::Address;
 use smc_user::Errno;
+use smc_user::Socket;
 
 use crate::semantics::answer::answer;
 use crate::semantics::rig::await_events;
@@ -37,6 +39,42 @@ pub(super) const ROWS: &[Row] = &[
         answer![connected, sent, received, text]
     })
     .c_is_wrong("it reads the kernel's own DECLINE"),
+    Row::same(
+        "while it is pending, neither an urgent byte nor an error is waited for",
+        "EINPROGRESS EINVAL EAGAIN EAGAIN",
+        |rig| {
+            let socket = rig.open()?;
+            socket.set_nonblocking(true)?;
+            let attempt = socket.connect(rig.silent());
+            answer![
+                attempt,
+                socket.recv(&mut [0], libc::MSG_OOB),
+                socket.recv(&mut [0], libc::MSG_ERRQUEUE),
+                socket.recv(&mut [0], 0),
+            ]
+        },
+    ),
+    Row::same(
+        "with TCP_CORK at both ends it takes no longer",
+        "true",
+        |rig| {
+            let cork =
+                |socket: &Socket| socket.set_option_int(libc::IPPROTO_TCP, libc::TCP_CORK, 1);
+            let mut least = Duration::MAX;
+            for _ in 0..3 {
+                let (listener, address) = rig.listener()?;
+                cork(&listener)?;
+                let socket = rig.open()?;
+                cork(&socket)?;
+                let start = Instant::now();
+                socket.connect(address)?;
+                listener.accept(0)?;
+                least = least.min(start.elapsed());
+            }
+            // TCP keeps what is corked for 200 ms, and a handshake has two messages at least.
+            answer![least < Duration::from_millis(180)]
+        },
+    ),
     Row::same("with a short address", "EINVAL", |rig| {
         let address = Address::from(SocketAddr::new(rig.context.addr, 1));
         answer![rig.open()?.connect(address.cut(1))]
@@ -65,6 +103,25 @@ pub(super) const ROWS: &[Row] = &[
         },
     )
     .c_is_wrong("it is refused"),
+    Row::same(
+        "with no family on a connection, whose peer reads what was sent before",
+        "100 ECONNRESET",
+        |rig| {
+            for _ in 0..20 {
+                let pair = rig.pair()?;
+                pair.client.send(&[1; 100], 0)?;
+                pair.client.connect(Address::of_family(0, 16))?;
+                let mut buffer = [0; 128];
+                let got = pair.server.recv(&mut buffer, 0);
+                let end = pair.server.recv(&mut buffer, 0);
+                if got != Ok(100) || end != Err(Errno::ECONNRESET) {
+                    return answer![got, end];
+                }
+            }
+            answer![100, "ECONNRESET".to_owned()]
+        },
+    )
+    .c_is_wrong("connect is refused"),
     Row::same(
         "with no family on a listener, and on an attempt",
         "ok EINVAL EINPROGRESS ok ok 5",

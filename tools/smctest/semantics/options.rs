@@ -24,6 +24,7 @@ use crate::semantics::Row;
 
 const TCP_FASTOPEN_CONNECT: i32 = 30;
 const TCP_ULP: i32 = 31;
+const TCP_ZEROCOPY_RECEIVE: i32 = 35;
 const IPV6_MTU_DISCOVER: i32 = 23;
 const IP_MULTICAST_LOOP: i32 = 34;
 
@@ -38,6 +39,17 @@ fn path_is_kept(
 }
 
 pub(super) const ROWS: &[Row] = &[
+    Row::same("TCP_ZEROCOPY_RECEIVE of less than a page", "0 5 5", |rig| {
+        let pair = rig.pair()?;
+        pair.deliver(b"hello")?;
+        let mut value = [0; 24];
+        value[8..12].copy_from_slice(&4096u32.to_ne_bytes());
+        pair.server
+            .option(libc::IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE, &mut value)?;
+        let field = |at: usize| usize::from(value[at]);
+        answer![field(8), field(12), field(16)]
+    })
+    .c_is_wrong("it asks the idle TCP connection"),
     Row::differs(
         "of SMC: get, get unknown, set unknown",
         "0 EOPNOTSUPP EOPNOTSUPP",

@@ -284,7 +284,7 @@ impl RecvState {
     // --- What the application reads.
 
     /// Bytes in the ring, the urgent one included.
-    const fn unread(&self) -> u64 {
+    pub(super) const fn unread(&self) -> u64 {
         self.received.wrapping_sub(self.consumed)
     }
 

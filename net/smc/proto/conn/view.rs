@@ -251,12 +251,12 @@ impl Stream {
         ready
     }
 
-    /// Bytes that can be read, for TCP_INQ; 1 at the end of the stream, so that the caller reads that too (C function
-    /// `tcp_inq_hint`).
+    /// Bytes that have arrived and were not read, also behind an urgent mark, for TCP_INQ; 1 at the end of the stream,
+    /// so that the caller reads that too (C function `tcp_inq_hint`).
     pub fn inq_hint(&self) -> u32 {
-        match self.recv.readable_now() {
+        match self.recv.unread() {
             0 => self.is_read_shut().into(),
-            bytes => bytes,
+            bytes => u32::try_from(bytes).unwrap_or(u32::MAX),
         }
     }
 

@@ -66,10 +66,24 @@ impl TcpSocket {
             unsafe { hook::stop_readable(sk, || {}) };
         // SAFETY: The queue belongs to the socket.
         } else if !unsafe { bindings::wq_has_sleeper(self.queue()) } {
-            self.move_queue(front);
+            self.move_queue(front, true);
         }
         // SAFETY: Taken above.
         unsafe { bindings::release_sock(sk) };
+    }
+
+    /// As [`Self::share_waiters`], of a socket whose events something else in the kernel has, so that it has no hook:
+    /// one that nobody has used yet.
+    /// Context: may sleep.
+    pub fn share_waiters_unhooked(&self, front: &Sk) {
+        // SAFETY: The socket is alive, and sleeping is allowed.
+        unsafe { bindings::lock_sock_nested(self.sk_ptr(), 0) };
+        // SAFETY: The queue belongs to the socket.
+        if !self.has_shared_waiters() && !unsafe { bindings::wq_has_sleeper(self.queue()) } {
+            self.move_queue(front, false);
+        }
+        // SAFETY: Taken above.
+        unsafe { bindings::release_sock(self.sk_ptr()) };
     }
 
     /// Whether [`Self::share_waiters`] has done so.
@@ -78,8 +92,8 @@ impl TcpSocket {
         self.shared.as_ref().is_some()
     }
 
-    /// The part of [`Self::share_waiters`] with the socket locked and nobody waiting.
-    fn move_queue(&self, front: &Sk) {
+    /// The part of [`Self::share_waiters`] with the socket locked and nobody waiting, with or without a hook.
+    fn move_queue(&self, front: &Sk, is_hooked: bool) {
         let sk = self.sk_ptr();
         let Some(inode) = SocketInode::of(front) else {
             return;
@@ -95,8 +109,12 @@ impl TcpSocket {
             unsafe { bindings::sock_set_flag(sk, bindings::sock_flags_SOCK_FASYNC) };
             self.shared.populate(inode);
         };
-        // SAFETY: The socket is alive.
-        unsafe { hook::stop_readable(sk, use_queue) };
+        match is_hooked {
+            // SAFETY: The socket is alive.
+            true => unsafe { hook::stop_readable(sk, use_queue) },
+            // SAFETY: As above.
+            false => unsafe { hook::unless_hooked(sk, use_queue) },
+        }
     }
 }
 

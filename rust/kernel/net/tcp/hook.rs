@@ -389,6 +389,23 @@ pub(super) unsafe fn stop_readable(sk: *mut bindings::sock, f: impl FnOnce()) {
     unsafe { bindings::callback_write_unlock_bh(sk) };
 }
 
+/// Calls `f` with the lock of the callbacks held, unless the socket has a hook of ours.
+/// Context: any; `f` must not sleep.
+///
+/// # Safety
+///
+/// `sk` must be a live TCP socket.
+pub(super) unsafe fn unless_hooked(sk: *mut bindings::sock, f: impl FnOnce()) {
+    // SAFETY: By the caller's promise.
+    unsafe { bindings::callback_write_lock_bh(sk) };
+    // SAFETY: As above, and the lock is held.
+    if unsafe { SavedCallbacks::of(sk) }.is_none() {
+        f();
+    }
+    // SAFETY: Taken above.
+    unsafe { bindings::callback_write_unlock_bh(sk) };
+}
+
 /// Calls `f` with what a socket with a hook has of the SMC option; not at all if it has no hook.
 /// Context: does not sleep.
 ///

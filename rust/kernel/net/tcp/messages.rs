@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl TcpSocket {
-    /// Sends all of `bytes`, within `timeout` jiffies. Raises no signal.
+    /// Sends all of `bytes` within `timeout` jiffies, also if the application has set TCP_CORK. Raises no signal.
     ///
     /// # Errors
     ///
@@ -27,6 +27,14 @@ impl TcpSocket {
         while !rest.is_empty() {
             let sent = self.retry(&mut left, || self.send_now(rest))?;
             rest = rest.get(sent..).unwrap_or(&[]);
+        }
+        if self.nagle().is_corked {
+            // TCP would wait for more, or a fifth of a second. If the application takes the option back just now, data
+            // may wait once for as long.
+            for is_on in [false, true] {
+                // SAFETY: The socket is alive and a TCP socket.
+                unsafe { bindings::tcp_sock_set_cork(self.sk_ptr(), is_on) };
+            }
         }
         Ok(())
     }

@@ -108,6 +108,7 @@ def detach(group, program, place):
 END
 
 cat >/tmp/sockmap.py <<'END'
+import errno, select, threading
 from bpf import *
 from common import *
 
@@ -130,12 +131,25 @@ program = attach(group, SOCK_OPS, CGROUP_SOCK_OPS, code)
 smc = listener(IPPROTO_SMC)
 smc.settimeout(5)
 clients = connections()
-# The last one is in the map, and in TCP's queue. The module cannot have it any more when its turn comes.
-for client in clients:
-    attempt(client.sendall, b'hello')
+# The last one is in the map, and in TCP's queue. Its events are the map's; it is a connection none the less.
+accepted = [smc.accept()[0] for _ in clients]
 time.sleep(0.5)
-for _ in clients:
-    attempt(smc.accept)
+for client, s in zip(clients, accepted):
+    client.sendall(b'hello')
+    s.settimeout(5)
+    assert s.recv(10) == b'hello'
+clients[-1].settimeout(5)
+accepted[-1].sendall(b'again')
+assert clients[-1].recv(10) == b'again'
+waits = select.epoll()
+waits.register(accepted[-1], select.EPOLLIN)
+assert waits.poll(0) == []
+threading.Timer(0.5, clients[-1].sendall, [b'more']).start()
+assert waits.poll(5) and accepted[-1].recv(10) == b'more'
+clients[-1].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+clients[-1].close()
+assert waits.poll(5)[0][1] & select.EPOLLERR
+assert accepted[-1].getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNRESET
 for client in clients:
     client.close()
 

@@ -242,6 +242,26 @@ c.send(b'x'); s.recv(1)
 same('SO_INCOMING_NAPI_ID is one', s.getsockopt(socket.SOL_SOCKET, 56) > 0, True)
 "
 
+# Who may attach a filter to a TCP socket may do so here.
+FILTER="
+import ctypes, os, struct
+c, s = pair()
+code = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0xffffffff), 8)
+program = struct.pack('HxxxxxxP', 1, ctypes.addressof(code))
+def attach(sock):
+    try:
+        return sock.setsockopt(socket.SOL_SOCKET, 26, program)
+    except OSError as e:
+        return e.errno
+of_tcp = socket.socket()
+same('SO_ATTACH_FILTER of root', attach(s), attach(of_tcp))
+os.seteuid(65534)
+same('SO_ATTACH_FILTER of a user', attach(s), attach(of_tcp))
+os.seteuid(0)
+c.send(b'x')
+same('what passes the filter', s.recv(1), b'x')
+"
+
 # every PROTOCOL KIND NAME
 every() {
 	check "$3: accept(2) goes on where the socket was shut down and listens again" odd "$1" "$2" "$LISTEN_AGAIN"
@@ -251,6 +271,7 @@ every() {
 	check "$3: IP_TOS and SO_PRIORITY" odd "$1" "$2" "$PRIORITY"
 	check "$3: SO_COOKIE" odd "$1" "$2" "$COOKIE"
 	check "$3: SO_MAX_PACING_RATE of a listener" odd "$1" "$2" "$PACING"
+	check "$3: SO_ATTACH_FILTER" odd "$1" "$2" "$FILTER"
 }
 
 # over_tcp PROTOCOL KIND NAME: what there is over TCP only.
