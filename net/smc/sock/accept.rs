@@ -222,7 +222,13 @@ pub(super) fn listen_work(child: &Arc<Sock>) {
             arriving.leave();
             defer::enqueue_when_due(child, &listener, arriving.number);
         }
-        false => Sock::end(child.clone()),
+        false => {
+            if !child.tcp.state().may_receive() {
+                // The client has closed: an orderly end would keep the port until it has answered that.
+                child.tcp.abort(ECONNABORTED);
+            }
+            Sock::end(child.clone());
+        }
     }
     listener.order.end(&arriving);
 }
