@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use anyhow::{Context, Result};
 
@@ -13,6 +14,7 @@ use crate::durations::{Durations, Took};
 use crate::guests::{Booted, Extra, GuestSpec, ScriptRun, Topology};
 use crate::kernel::{Flavour, Kernel};
 use crate::module::{self, Verbosity};
+use crate::run;
 use crate::self_test::SelfTest;
 use crate::suite::Tally;
 use crate::toolchain::Toolchain;
@@ -66,6 +68,25 @@ impl<'a> Stage<'a> {
             extras: HashMap::new(),
         };
         self.sets.insert(set.kernel.flavour, set);
+    }
+
+    /// Builds our module for the kernels that load it, as many at a time as there are processors: most of the time each
+    /// is one run of the compiler, which has one.
+    pub(crate) fn build_modules(&mut self) {
+        let (dirs, tools) = (self.dirs, self.tools);
+        let sets = self.sets.values_mut();
+        let unbuilt = sets.filter(|set| set.module.is_none() && set.kernel.flavour.takes_module());
+        let waiting = Mutex::new(unbuilt.collect::<Vec<_>>());
+        let next = || waiting.lock().ok()?.pop();
+        thread::scope(|scope| {
+            for _ in 0..run::processors() {
+                scope.spawn(|| {
+                    while let Some(set) = next() {
+                        set.module = Some(built(dirs, tools, &set.kernel));
+                    }
+                });
+            }
+        });
     }
 
     /// Plants faults in a guest with this kernel, which must be noticed. `None` for a kernel without such a test.
@@ -177,13 +198,17 @@ impl<'a> Stage<'a> {
     fn built(&mut self, flavour: Flavour) -> Result<(&mut Set, Result<PathBuf, String>)> {
         let (dirs, tools) = (self.dirs, self.tools);
         let set = self.set(flavour)?;
-        let module = set.module.get_or_insert_with(|| {
-            let built = module::build(dirs, tools, &set.kernel, Verbosity::Errors);
-            built.map_err(|e| format!("{e:#}"))
-        });
+        let module = set
+            .module
+            .get_or_insert_with(|| built(dirs, tools, &set.kernel));
         let module = module.clone();
         Ok((set, module))
     }
+}
+
+/// Our module for a kernel, or the reason why there is none.
+fn built(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<PathBuf, String> {
+    module::build(dirs, tools, kernel, Verbosity::Errors).map_err(|e| format!("{e:#}"))
 }
 
 /// Returns what the guests of a script took together, which run at the same time.

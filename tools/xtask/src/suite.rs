@@ -164,6 +164,7 @@ fn guests(
     for flavour in &flavours {
         stage.add_kernel(kernel::ensure(dirs, &tools, *flavour, options)?);
     }
+    stage.build_modules();
     let jobs = prepare(&mut stage, scripts, &flavours, choice, tally)?;
     let end = at_once(jobs, choice.fail_fast, tally);
     durations.write()?;
