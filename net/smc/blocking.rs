@@ -198,6 +198,7 @@ pub(crate) fn recv(
     let mut timeout = sk.rcvtimeo(how.nonblock);
     let mut done = 0;
     let mut was_woken = false;
+    let mut has_looked = false;
     loop {
         if !how.peek && kernel::current!().signal_pending() && rx.is_at_hole() {
             // The SIGURG handler may read the urgent byte, which this read would skip.
@@ -233,6 +234,11 @@ pub(crate) fn recv(
         if sk.has_err() {
             if done > 0 {
                 break;
+            }
+            if !has_looked {
+                // What came before the error may have come after the look, and is read first.
+                has_looked = true;
+                continue;
             }
             return sk.take_err().map(|()| 0);
         }
