@@ -49,6 +49,9 @@ use crate::{
     prelude::*, //
 };
 
+/// Options of TLS.
+const SOL_TLS: i32 = bindings::SOL_TLS as i32;
+
 /// The callbacks of the kernel's table for a [`StreamSocket`]; with `ULP`, for a socket that was a TCP socket before.
 pub(super) struct ProtoOpsVTable<T, const ULP: bool = false>(PhantomData<T>);
 
@@ -440,7 +443,13 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
             let caller = Caller::new(place);
             let value = SockOptIn::new(value, len);
             Self::front(socket).and_then(|this| {
-                value.copied(|value| T::setsockopt(this, caller, level, name, value))
+                let set = |value: SockOptIn<'_>| T::setsockopt(this, caller, level, name, value);
+                match level {
+                    // The kernel takes its own copy from kernel memory to what follows a structure for an overflow
+                    // (FORTIFY_SOURCE), and warns.
+                    SOL_TLS => set(value),
+                    _ => value.copied(set),
+                }
             })
         })
     }
