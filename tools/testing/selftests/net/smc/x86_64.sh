@@ -38,7 +38,7 @@ kill "$redis"
 wait "$redis" 2>/dev/null
 check "connections at once" smctest --expect smc many --connections 50 --kib 16
 # Of a kernel without the sizes that debugging adds. Two RMBEs have 32 KiB, and two TCP sockets 7.
-check "an idle connection is small" smctest --expect smc idle --connections 500 --most 49
+check "an idle connection is small" smctest --expect smc idle --connections 500 --most 44
 check "module unloads" within 20 unload_smc
 check "module loads again" load_smc
 check "data is whole after that" smctest --expect smc integrity --mib 1
