@@ -169,8 +169,9 @@ pub(crate) struct ConnInner {
     orphan: Option<orphan::Orphan>,
     /// After the echo of the peer: when its close becomes final if no message arrives before.
     silent_at: Option<Instant>,
-    /// When the connection is reset unless something was received over RDMA; in any case if the peer has reset TCP.
+    /// When the connection is reset unless something was received over RDMA, or in any case with `is_tcp_reset`.
     unheard_until: Option<Instant>,
+    /// The peer has reset TCP.
     is_tcp_reset: bool,
     /// When corked data are sent even if no more are written.
     corked_until: Option<Instant>,

@@ -93,11 +93,9 @@ pub(super) fn show_options(this: &Sock) {
 /// Context: may sleep.
 pub(super) fn share_waiters(this: &Sock) {
     if !this.crossed_decline.is_awaited() {
-        match this.is_unhooked.read_once() {
-            true => this.tcp.share_waiters_unhooked(&this.sk),
-            // If TCP cannot, its events are forwarded.
-            false => this.tcp.share_waiters(&this.sk),
-        }
+        // If TCP cannot, its events are forwarded.
+        let is_hooked = !this.is_unhooked.read_once();
+        this.tcp.share_waiters(&this.sk, is_hooked);
         this.sk.answer_over_tcp::<Sock>();
     }
 }

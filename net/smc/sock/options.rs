@@ -225,6 +225,11 @@ fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: SockOptIn<'_>) 
 
 /// getsockopt(2), but for SOL_SOCKET.
 pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result {
+    let of_tcp = || {
+        // TCP_ZEROCOPY_RECEIVE reads, and TCP_INQ counts.
+        this.is_front_clear();
+        this.tcp.getsockopt(level, name, out)
+    };
     match (level, name) {
         (net::SOL_SMC, net::SMC_LIMIT_HS) => {
             out.write(&i32::from(this.limit_hs.load(Relaxed)).to_ne_bytes())
@@ -238,16 +243,9 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result
             (_, Some(conn)) => out.map_nothing(conn.queues().inq, conn.is_peer_done()),
             // What TCP has is for the handshake.
             (Phase::Connecting, None) => out.map_nothing(0, false),
-            _ => {
-                this.is_front_clear();
-                this.tcp.getsockopt(level, name, out)
-            }
+            _ => of_tcp(),
         },
-        _ => {
-            // TCP_INQ counts.
-            this.is_front_clear();
-            this.tcp.getsockopt(level, name, out)
-        }
+        _ => of_tcp(),
     }
 }
 

@@ -155,6 +155,17 @@ pub struct SockOptOut {
 }
 
 impl SockOptOut {
+    fn len_slice(self) -> UserSlice {
+        let place = UserPtr::from_ptr(self.len.cast::<c_void>());
+        UserSlice::new(place, size_of::<i32>())
+    }
+
+    /// Reads how many bytes the application has room for.
+    fn room(self) -> Result<usize> {
+        let room = self.len_slice().reader().read::<i32>()?;
+        usize::try_from(room).map_err(|_| EINVAL)
+    }
+
     /// Writes as much of `bytes` as the application has room for, and the length written.
     /// Context: may sleep.
     ///
@@ -162,16 +173,10 @@ impl SockOptOut {
     ///
     /// `EINVAL` for a negative length, `EFAULT` if the memory cannot be used.
     pub fn write(self, bytes: &[u8]) -> Result {
-        let len_ptr = UserPtr::from_ptr(self.len.cast::<c_void>());
-        let room = UserSlice::new(len_ptr, size_of::<i32>())
-            .reader()
-            .read::<i32>()?;
-        let room = usize::try_from(room).map_err(|_| EINVAL)?;
+        let room = self.room()?;
         let bytes = bytes.get(..room).unwrap_or(bytes);
         let len = i32::try_from(bytes.len()).map_err(|_| EINVAL)?;
-        UserSlice::new(len_ptr, size_of::<i32>())
-            .writer()
-            .write(&len)?;
+        self.len_slice().writer().write(&len)?;
         let value_ptr = UserPtr::from_ptr(self.value.cast::<c_void>());
         UserSlice::new(value_ptr, bytes.len())
             .writer()
@@ -194,11 +199,7 @@ impl SockOptOut {
     ///
     /// `EIO` at the end of the stream, `EINVAL` if there is no room for the answer, `EFAULT`.
     pub fn map_nothing(self, inq: u32, is_end: bool) -> Result {
-        let len_ptr = UserPtr::from_ptr(self.len.cast::<c_void>());
-        let room = UserSlice::new(len_ptr, size_of::<i32>())
-            .reader()
-            .read::<i32>()?;
-        let room = usize::try_from(room).map_err(|_| EINVAL)?;
+        let room = self.room()?;
         if room < ZC_SKIP_HINT {
             return Err(EINVAL);
         }

@@ -53,9 +53,10 @@ impl TcpSocket {
     /// calls that TCP handles, and SIGIO. That data came is then no longer reported to the owner of the hook.
     ///
     /// Nothing happens if there is no hook, if `front` has been released, or while a task waits in a call on this
-    /// socket.
+    /// socket. `is_hooked` is `false` for a socket whose events something else in the kernel has: nothing happens if
+    /// there is a hook, then.
     /// Context: may sleep.
-    pub fn share_waiters(&self, front: &Sk) {
+    pub fn share_waiters(&self, front: &Sk, is_hooked: bool) {
         let sk = self.sk_ptr();
         // With this lock no task begins to wait in a call on the socket, nor ends.
         // SAFETY: The socket is alive, and sleeping is allowed.
@@ -66,24 +67,10 @@ impl TcpSocket {
             unsafe { hook::stop_readable(sk, || {}) };
         // SAFETY: The queue belongs to the socket.
         } else if !unsafe { bindings::wq_has_sleeper(self.queue()) } {
-            self.move_queue(front, true);
+            self.move_queue(front, is_hooked);
         }
         // SAFETY: Taken above.
         unsafe { bindings::release_sock(sk) };
-    }
-
-    /// As [`Self::share_waiters`], of a socket whose events something else in the kernel has, so that it has no hook:
-    /// one that nobody has used yet.
-    /// Context: may sleep.
-    pub fn share_waiters_unhooked(&self, front: &Sk) {
-        // SAFETY: The socket is alive, and sleeping is allowed.
-        unsafe { bindings::lock_sock_nested(self.sk_ptr(), 0) };
-        // SAFETY: The queue belongs to the socket.
-        if !self.has_shared_waiters() && !unsafe { bindings::wq_has_sleeper(self.queue()) } {
-            self.move_queue(front, false);
-        }
-        // SAFETY: Taken above.
-        unsafe { bindings::release_sock(self.sk_ptr()) };
     }
 
     /// Whether [`Self::share_waiters`] has done so.
