@@ -19,6 +19,7 @@ use anyhow::ensure;
 use anyhow::Result;
 
 use crate::context::Context;
+use crate::context::CALL_TIMEOUT;
 use crate::fabric::Fabric;
 use crate::server::Mode;
 use crate::server::Server;
@@ -67,7 +68,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 15)]
     within: u64,
 
-    /// Seconds at the end for which the devices of a machine have to send equal shares
+    /// Pieces of 8 KiB that come back on each connection at the end, while every device has to carry its connections
     #[arg(long, default_value_t = 0)]
     compare: u64,
 }
@@ -100,7 +101,9 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
                 })
                 .collect::<Result<Vec<_>>>()?;
             if arguments.compare > 0 {
-                fabric.compare(Duration::from_secs(arguments.compare))?;
+                fabric.compare(|| {
+                    transfer_each(&transfers, arguments.compare * transfer::PIECE as u64)
+                })?;
             }
             Ok(times)
         });
@@ -114,6 +117,26 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         "{failures} conversations failed at the server"
     );
     Ok(())
+}
+
+/// Waits until `bytes` more came back on each connection; returns that number.
+fn transfer_each(transfers: &[Transfer], bytes: u64) -> Result<u64> {
+    let start = Instant::now();
+    let goals: Vec<u64> = transfers
+        .iter()
+        .map(|transfer| transfer.received() + bytes)
+        .collect();
+    for (transfer, goal) in transfers.iter().zip(goals) {
+        while transfer.received() < goal {
+            ensure!(
+                !transfer.is_broken() && start.elapsed() < CALL_TIMEOUT,
+                "{bytes} bytes do not come back on connection {}",
+                transfer.seed()
+            );
+            thread::sleep(LOOK);
+        }
+    }
+    Ok(bytes)
 }
 
 /// How a connection sends and reads.

@@ -27,7 +27,7 @@ use crate::netns;
 use crate::urgent;
 
 /// Bytes per send; no more than a pipe holds.
-const PIECE: usize = 8192;
+pub(super) const PIECE: usize = 8192;
 
 /// A reader in bursts stops after so many bytes, more than the rings of both directions hold,
 const BURST: u64 = 1 << 20;

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 
 use crate::table::Tables;
 
-/// Number of lines before a failed test that are printed with it.
-const BEFORE: usize = 6;
+/// Number of lines before a failed test that are printed with it: what it said comes first, then the counters of all
+/// devices.
+const BEFORE: usize = 60;
 
 /// The results of a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,10 +110,13 @@ mod tests {
                 "not ok 3 c\n      # last"
             ]
         );
-        let long = (0..20).map(|n| format!("line {n}\n")).collect::<String>() + "not ok 1 a";
+        let long = (0..BEFORE + 20)
+            .map(|n| format!("line {n}\n"))
+            .collect::<String>()
+            + "not ok 1 a";
         let lines: Vec<_> = read(&long).failed[0].lines().map(str::to_owned).collect();
         assert_eq!(lines.len(), 1 + BEFORE);
-        assert_eq!(lines[BEFORE], "      line 19");
+        assert_eq!(lines[BEFORE], format!("      line {}", BEFORE + 19));
     }
 
     #[test]

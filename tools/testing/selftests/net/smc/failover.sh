@@ -83,7 +83,7 @@ even() {
 	OPTIONS=()
 	both_ways "$@"
 	check "$name" smctest --deadline 300 --expect smc failover --connections 64 --pause 200 --losses 1 \
-		--compare 5 "${LINKED[@]}" "${OPTIONS[@]}"
+		--compare 20 "${LINKED[@]}" "${OPTIONS[@]}"
 }
 
 # often: where packets get lost only the test of a link tells. What is idle goes soon.

@@ -129,7 +129,7 @@ share() {
 	devices_a=$(echo rxe_wire{,2,3,4,5,6,7,8}_a)
 	devices_b=$(echo rxe_wire{,2,3,4,5,6,7,8}_b)
 	smctest --expect smc failover --connections 64 --pause 200 --losses 0 --lose true --restore true \
-		--compare 5 --linked "$devices_a" --linked "$devices_b"
+		--compare 20 --linked "$devices_a" --linked "$devices_b"
 }
 
 require "RDMA modules load" load_rdma
