@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{bail, Context, Result};
 
 use crate::dirs::Dirs;
 use crate::durations::Durations;
@@ -325,6 +325,13 @@ fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, GuestSpec)>> {
             }
             chosen.push((path.clone(), spec));
         }
+    }
+    let is_chosen = |name: &&String| {
+        let mut paths = chosen.iter().map(|(path, _)| file_name(path));
+        paths.any(|path| path.contains(name.as_str()))
+    };
+    if let Some(name) = choice.names.iter().find(|name| !is_chosen(name)) {
+        bail!("no guest script for these kernels whose name contains {name}");
     }
     if let Some(day) = choice.day {
         let all = chosen.len();
