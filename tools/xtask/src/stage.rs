@@ -113,15 +113,14 @@ impl<'a> Stage<'a> {
         })))
     }
 
-    /// Compiles the programs that must not compile, in the same way as the module.
-    pub(crate) fn compile(&mut self) -> Result<Tally> {
+    /// Compiles the programs that must not compile, in the same way as the module. `None` if that does not build, which
+    /// the scripts report.
+    pub(crate) fn compile(&mut self) -> Result<Option<Job<'a>>> {
+        let dirs = self.dirs;
         let (set, module) = self.built(Flavour::UmDebug)?;
         let kernel = set.kernel.clone();
-        match module {
-            Ok(_) => compile::test(self.dirs, &kernel),
-            // Reported by the scripts.
-            Err(_) => Ok(Tally::default()),
-        }
+        let job: Job<'a> = Box::new(move || compile::test(dirs, &kernel));
+        Ok(module.is_ok().then_some(job))
     }
 
     /// Builds what a script needs and returns its run; none, and a failure, if our module does not build.

@@ -136,8 +136,10 @@ pub(crate) fn run(dirs: &Dirs, choice: &Choice, options: &KernelOptions<'_>) -> 
     announce(choice, &scripts, &durations);
     if choice.host {
         tally.add(host::test(dirs)?);
-        tally.add(fuzz::as_test(dirs)?);
         tally.add(lint::as_test(dirs)?);
+        if !choice.guests {
+            tally.add(fuzz::as_test(dirs)?);
+        }
     }
     let is_over = choice.fail_fast && !tally.failed.is_empty();
     if choice.guests && !is_over {
@@ -185,9 +187,14 @@ fn prepare<'a>(
     for flavour in flavours {
         jobs.extend(stage.self_test(*flavour)?.map(|job| (UNKNOWN_LOAD, job)));
     }
-    host::build_tools(stage.dirs)?;
+    let dirs = stage.dirs;
+    host::build_tools(dirs)?;
+    // Each keeps a processor busy, beside which guests can run.
     if choice.is_whole() {
-        tally.add(stage.compile()?);
+        jobs.extend(stage.compile()?.map(|job| (1.0, job)));
+    }
+    if choice.host {
+        jobs.push((1.0, Box::new(move || fuzz::as_test(dirs))));
     }
     let mut ready = Vec::new();
     for (script, spec) in scripts {

@@ -109,24 +109,48 @@ fn way_back<'a>(
 impl Tree {
     /// Which file imports which, but for a file and those below it.
     fn edges(&self) -> BTreeMap<&[String], BTreeSet<&[String]>> {
-        let of = |(from, file): (&'_ Vec<String>, &File)| {
-            let tos = file.names.iter().map(|name| self.find(name, 0));
-            let tos = tos.filter(|to| !to.starts_with(from) && !from.starts_with(to));
-            tos.collect()
+        let mut finder = Finder {
+            tree: self,
+            found: HashMap::new(),
         };
-        let edges = self.0.iter();
+        let mut edges = BTreeMap::new();
+        for (from, file) in &self.0 {
+            let tos = file.names.iter().map(|name| finder.find(name, 0));
+            let tos = tos.filter(|to| !to.starts_with(from) && !from.starts_with(to));
+            edges.insert(from.as_slice(), tos.collect());
+        }
         edges
-            .map(|(from, file)| (from.as_slice(), of((from, file))))
-            .collect()
+    }
+}
+
+/// Finds the files of names, each once: there are few beside the places that name them.
+struct Finder<'a> {
+    tree: &'a Tree,
+    found: HashMap<(Vec<String>, usize), &'a [String]>,
+}
+
+impl<'a> Finder<'a> {
+    /// The file that defines what a path names; `depth` re-exports led to it.
+    fn find(&mut self, path: &[String], depth: usize) -> &'a [String] {
+        let key = (path.to_vec(), depth);
+        if let Some(file) = self.found.get(&key) {
+            return file;
+        }
+        let file = self.look_up(path, depth);
+        self.found.insert(key, file);
+        file
     }
 
-    /// The file that defines what a path names.
-    fn find(&self, path: &[String], depth: usize) -> &[String] {
+    fn look_up(&mut self, path: &[String], depth: usize) -> &'a [String] {
         let modules = (0..=path.len()).rev().map(|len| &path[..len]);
-        let module = modules.into_iter().find(|m| self.0.contains_key(*m));
+        let module = modules
+            .into_iter()
+            .find(|m| self.tree.0.contains_key(*m))
+            .unwrap_or_default();
         let (module, file) = self
+            .tree
             .0
-            .get_key_value(module.unwrap_or_default())
+            .get_key_value(module)
             .expect("each crate has a lib.rs");
         let rest = &path[module.len()..];
         let Some(name) = rest.first().filter(|_| depth < 8) else {
@@ -139,7 +163,7 @@ impl Tree {
         }
         for (_, from) in file.exports.iter().filter(|(exported, _)| exported == "*") {
             let from = self.find(&from[..from.len() - 1], depth + 1);
-            if self.0[from].defined.contains(name) {
+            if self.tree.0[from].defined.contains(name) {
                 return from;
             }
         }
