@@ -134,24 +134,24 @@ pub(crate) fn run(dirs: &Dirs, choice: &Choice, options: &KernelOptions<'_>) -> 
     };
     let durations = Durations::read(dirs);
     announce(choice, &scripts, &durations);
-    if choice.host {
-        tally.add(host::test(dirs)?);
-        tally.add(lint::as_test(dirs)?);
-        if !choice.guests {
-            tally.add(fuzz::as_test(dirs)?);
-        }
-    }
-    let is_over = choice.fail_fast && !tally.failed.is_empty();
-    if choice.guests && !is_over {
+    if !choice.guests {
+        tally.add(on_host(dirs)?);
+        tally.add(fuzz::as_test(dirs)?);
+    } else if let Err(e) = guests(dirs, &scripts, &durations, choice, options, &mut tally) {
         // An error that stops the guests counts as a failure; the summary is printed all the same.
-        if let Err(e) = guests(dirs, &scripts, &durations, choice, options, &mut tally) {
-            tally.failed.push(format!("guests: {e:#}"));
-        }
+        tally.failed.push(format!("guests: {e:#}"));
     }
     Ok(tally.close())
 }
 
-/// Builds what the scripts need, then runs them.
+/// The tests that need no guest, but for fuzzing.
+fn on_host(dirs: &Dirs) -> Result<Tally> {
+    let mut tally = host::test(dirs)?;
+    tally.add(lint::as_test(dirs)?);
+    Ok(tally)
+}
+
+/// Builds what the scripts need and runs the tests of the host meanwhile, then the scripts.
 fn guests(
     dirs: &Dirs,
     scripts: &[(PathBuf, GuestSpec)],
@@ -163,10 +163,29 @@ fn guests(
     let tools = Toolchain::find(dirs)?;
     let mut stage = Stage::new(dirs, &tools, choice.soak, durations);
     let flavours = flavours(scripts);
-    for flavour in &flavours {
-        stage.add_kernel(kernel::ensure(dirs, &tools, *flavour, options)?);
+    let kernels = flavours
+        .iter()
+        .map(|flavour| kernel::ensure(dirs, &tools, *flavour, options))
+        .collect::<Result<Vec<_>>>();
+    let mut host = None;
+    // Either leaves a processor idle for much of its time.
+    let built: Result<()> = thread::scope(|scope| {
+        if choice.host {
+            scope.spawn(|| host = Some(on_host(dirs)));
+        }
+        for kernel in kernels? {
+            stage.add_kernel(kernel);
+        }
+        stage.build_modules();
+        Ok(())
+    });
+    if let Some(result) = host {
+        tally.add(result?);
     }
-    stage.build_modules();
+    built?;
+    if choice.fail_fast && !tally.failed.is_empty() {
+        return Ok(());
+    }
     let jobs = prepare(&mut stage, scripts, &flavours, choice, tally)?;
     let end = at_once(jobs, choice.fail_fast, tally);
     durations.write()?;
