@@ -14,9 +14,9 @@ use std::sync::OnceLock;
 pub(crate) struct Config {
     /// Whether to log to standard error.
     pub(crate) debug: bool,
-    /// Size of the send buffer of converted sockets, bytes.
+    /// Size of the send buffer, bytes.
     pub(crate) sndbuf: Option<usize>,
-    /// Size of the receive buffer of converted sockets, bytes.
+    /// Size of the receive buffer, bytes.
     pub(crate) rcvbuf: Option<usize>,
 }
 
@@ -53,15 +53,17 @@ fn is_on(value: &str) -> bool {
     !value.is_empty() && !value.starts_with('0')
 }
 
-/// Parses a size in bytes with an optional suffix `k` (1024) or `m` (1048576).
+/// Parses a size in bytes with an optional suffix `k` (1024) or `m` (1048576), which may be written
+/// as `kB` or `KiB`, too.
 ///
 /// `None` if it is invalid: then the kernel's default applies.
 fn parse_size(value: &str) -> Option<usize> {
-    let digits = value.trim_end_matches(['k', 'K', 'm', 'M']);
-    let unit: c_int = match &value[digits.len()..] {
+    let end = value.find(|c: char| c.is_ascii_alphabetic());
+    let (digits, suffix) = value.split_at(end.unwrap_or(value.len()));
+    let unit: c_int = match suffix.to_ascii_lowercase().as_str() {
         "" => 1,
-        "k" | "K" => 1 << 10,
-        "m" | "M" => 1 << 20,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
         _ => return None,
     };
     let number: c_int = digits.trim().parse().ok()?;
@@ -79,11 +81,13 @@ mod tests {
         assert_eq!(parse_size("65536"), Some(65536));
         assert_eq!(parse_size("64k"), Some(65536));
         assert_eq!(parse_size("1M"), Some(1 << 20));
+        assert_eq!(parse_size("64KB"), Some(65536));
+        assert_eq!(parse_size("2MiB"), Some(2 << 20));
     }
 
     #[test]
     fn what_is_no_size_is_ignored() {
-        for value in ["", "k", "x", "1kk", "1km", "-4k", "0", "4096m"] {
+        for value in ["", "k", "x", "1kk", "1km", "1b", "-4k", "0", "4096m"] {
             assert_eq!(parse_size(value), None, "{value}");
         }
     }

@@ -50,6 +50,15 @@ pub(crate) fn is_unavailable(error: c_int) -> bool {
     )
 }
 
+/// Returns whether `error` means that the kernel has no such sockets at all, after it looked for a
+/// module.
+pub(crate) fn is_absent(error: c_int) -> bool {
+    matches!(
+        error,
+        libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT | libc::ESOCKTNOSUPPORT
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

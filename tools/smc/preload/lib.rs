@@ -5,18 +5,20 @@
 //! Loaded with `LD_PRELOAD` (which `smc run` sets), it replaces only the libc function `socket`. A
 //! stream socket of AF_INET or AF_INET6 with protocol 0 or IPPROTO_TCP becomes one of IPPROTO_SMC
 //! or, if that is not available, an AF_SMC socket of protocol 0 or 1; other calls pass unchanged.
-//! Without SMC in the kernel, the program gets a TCP socket.
+//! Without SMC in the kernel, the program gets a TCP socket, and the kernel is not asked again for a
+//! while: each time it would look for a module.
 //!
 //! Environment variables, as in smc-tools:
 //!
 //! - `SMC_DEBUG`: any value that does not begin with `0` enables messages on standard error.
-//! - `SMC_SNDBUF`, `SMC_RCVBUF`: buffer sizes of converted sockets, with optional suffix `k` or
-//!   `m`.
+//! - `SMC_SNDBUF`, `SMC_RCVBUF`: buffer sizes of these sockets, whether they could be converted or
+//!   not, with an optional suffix `k` or `m`.
 //!
 //! `socket` must work in a signal handler and in any thread. Therefore the environment is read once
 //! when the library is loaded, and nothing after that allocates or locks. System calls are made
 //! directly, so that no symbol has to be resolved.
 
+mod absence;
 mod config;
 mod convert;
 mod message;
@@ -41,13 +43,31 @@ pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     }
 }
 
-/// Tries an SMC socket of the requested family, then AF_SMC, then the requested socket.
+/// Opens an SMC socket, or the requested one where there is no SMC, with the buffer sizes that are
+/// configured.
+fn smc_or_tcp(domain: c_int, kind: c_int, protocol: c_int, smc_protocol: c_int) -> c_int {
+    let config = config::get();
+    let fd = match smc(config, domain, kind, smc_protocol) {
+        Some(fd) => fd,
+        None => sys_socket(domain, kind, protocol),
+    };
+    if fd >= 0 {
+        set_buffers(fd, config);
+    }
+    fd
+}
+
+/// Tries an SMC socket of the requested family, then AF_SMC. `None` if there is neither; -1 for an
+/// error that TCP would meet, too, for example EMFILE.
 ///
 /// The order matters for filters by family: a service that is restricted to AF_INET may open the
 /// first, and control group programs, with which `ip vrf exec` binds sockets, do not run for
 /// AF_SMC. Kernels before 6.11 support AF_SMC only.
-fn smc_or_tcp(domain: c_int, kind: c_int, protocol: c_int, smc_protocol: c_int) -> c_int {
-    let config = config::get();
+fn smc(config: &Config, domain: c_int, kind: c_int, smc_protocol: c_int) -> Option<c_int> {
+    if absence::is_known() {
+        return None;
+    }
+    let mut is_absent = true;
     for (domain, protocol) in [
         (domain, convert::IPPROTO_SMC),
         (convert::AF_SMC, smc_protocol),
@@ -55,16 +75,19 @@ fn smc_or_tcp(domain: c_int, kind: c_int, protocol: c_int, smc_protocol: c_int) 
         let fd = sys_socket(domain, kind, protocol);
         if fd >= 0 {
             message::mapped(config, fd);
-            set_buffers(fd, config);
-            return fd;
+            return Some(fd);
         }
-        if !convert::is_unavailable(errno()) {
-            // For example EMFILE: TCP would fail in the same way.
-            return fd;
+        let error = errno();
+        if !convert::is_unavailable(error) {
+            return Some(fd);
         }
+        is_absent &= convert::is_absent(error);
     }
     message::unavailable(config, errno());
-    sys_socket(domain, kind, protocol)
+    if is_absent {
+        absence::note();
+    }
+    None
 }
 
 /// Sets the buffer sizes, beyond the system limit if permitted, else up to it. Preserves `errno`.

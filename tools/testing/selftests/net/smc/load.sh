@@ -47,7 +47,39 @@ has_af_smc() {
 	"$BIN/smctest" semantics --only "domain, type and protocol" >/dev/null
 }
 
+# asks_once: for 100 sockets of a program under smc run the kernel looks for a module once, by the three names that it
+# has.
+asks_once() {
+	local asked=/tmp/asked modprobe=/proc/sys/kernel/modprobe before
+	before=$(cat $modprobe)
+	printf '#!/bin/sh\necho "$@" >>%s\nexit 1\n' $asked >/tmp/counting
+	chmod +x /tmp/counting
+	: >$asked
+	echo /tmp/counting >$modprobe
+	"$BIN/smc" run python3 -c 'import socket; [socket.socket().close() for _ in range(100)]'
+	echo "$before" >$modprobe
+	sed 's/^/# /' $asked
+	[ "$(wc -l <$asked)" = 3 ] && grep -q net-pf-43 $asked
+}
+
+# looks_again: a program under smc run whose first socket found no module has SMC sockets once there is one.
+looks_again() {
+	rm -f /tmp/found_none
+	"$BIN/smc" run timeout 60 python3 -c '
+import socket, time
+def protocol():
+    with socket.socket() as s:
+        return s.getsockopt(socket.SOL_SOCKET, socket.SO_PROTOCOL)
+assert protocol() == socket.IPPROTO_TCP
+open("/tmp/found_none", "x").close()
+while protocol() == socket.IPPROTO_TCP:
+    time.sleep(0.2)' &
+	LOOKER=$!
+	within 20 test -e /tmp/found_none
+}
+
 check_not "no AF_SMC without the module" has_af_smc
+check "and the kernel does not look for it for each socket" asks_once
 check "a program under smc run keeps its TCP then" \
 	"$BIN/smc" run "$BIN/smctest" --family tcp path
 check_not "nor is the management interface there" "$BIN/smc" ueid show
@@ -69,6 +101,7 @@ for round in 1 2 3; do
 	check_not "nothing is left, round $round" registered
 done
 
+require "a program that finds no module" looks_again
 require "module loads again" load_smc
 "$BIN/smctest" serve &
 server=$!
@@ -77,5 +110,6 @@ check_not "the module stays while a socket is open" rmmod smc
 check "a connection works after that refusal" "$BIN/smctest" --remote path
 kill -9 "$server"
 wait "$server" 2>/dev/null
+check "a program that found no module has found it since" wait "$LOOKER"
 check "the module goes once the socket is closed" within 10 unload_smc
 finish
