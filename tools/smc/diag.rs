@@ -284,11 +284,24 @@ fn parse(bytes: &[u8]) -> Option<Entry> {
     })
 }
 
-/// Reads a port at `port_at` and an address at `ip_at`, of the family that is at the beginning.
+/// Returns whether the addresses are of IPv4: by the family at the beginning, or, as that of an AF_SMC socket says
+/// nothing, because there are zeros behind both.
+fn is_ipv4(bytes: &[u8]) -> Option<bool> {
+    Some(match i32::from(*bytes.first()?) {
+        libc::AF_INET => true,
+        libc::AF_INET6 => false,
+        _ => {
+            let mut behind = bytes.get(12..24)?.iter().chain(bytes.get(28..40)?);
+            behind.all(|byte| *byte == 0)
+        }
+    })
+}
+
+/// Reads a port at `port_at` and an address at `ip_at`.
 fn address(bytes: &[u8], port_at: usize, ip_at: usize) -> Option<SocketAddr> {
-    let ip = match i32::from(*bytes.first()?) {
-        libc::AF_INET6 => IpAddr::from(get::<[u8; 16]>(bytes, ip_at)?),
-        _ => IpAddr::from(get::<[u8; 4]>(bytes, ip_at)?),
+    let ip = match is_ipv4(bytes)? {
+        true => IpAddr::from(get::<[u8; 4]>(bytes, ip_at)?),
+        false => IpAddr::from(get::<[u8; 16]>(bytes, ip_at)?),
     };
     Some(SocketAddr::new(ip, u16::from_be(get(bytes, port_at)?)))
 }
@@ -338,6 +351,32 @@ mod tests {
         ] {
             message[0] = u8::try_from(family).unwrap();
             assert_eq!(parse(&message).unwrap().local.to_string(), any);
+        }
+    }
+
+    #[test]
+    fn the_address_of_an_af_smc_socket_is_of_the_family_that_it_looks_like() {
+        let shown = |local: IpAddr, peer: IpAddr| {
+            let mut message = vec![0; MESSAGE_LEN];
+            message[0] = 43;
+            for (at, ip) in [(8, local), (24, peer)] {
+                match ip {
+                    IpAddr::V4(ip) => message[at..at + 4].copy_from_slice(&ip.octets()),
+                    IpAddr::V6(ip) => message[at..at + 16].copy_from_slice(&ip.octets()),
+                }
+            }
+            let entry = parse(&message).unwrap();
+            (entry.local.ip(), entry.peer.ip())
+        };
+        for (local, peer) in [
+            ("10.9.0.1", "10.9.0.2"),
+            ("10.9.0.1", "0.0.0.0"),
+            ("fd00:9::2", "fd00:9::1"),
+            ("fd00:9::2", "::"),
+            ("::ffff:10.9.0.1", "::ffff:10.9.0.2"),
+        ] {
+            let (local, peer) = (local.parse().unwrap(), peer.parse().unwrap());
+            assert_eq!(shown(local, peer), (local, peer));
         }
     }
 

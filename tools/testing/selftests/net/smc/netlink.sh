@@ -322,6 +322,9 @@ check "and a group, by the UID of its link" link_names_group
 check "and devices" sh -c "/tmp/smcr d | grep -E ' rxe_b       1    ACTIVE  0 +(Yes|No) +[0-9]+\$'"
 check "and what there is" sh -c "/tmp/smcr info | grep -q '^SMC Version: *2.1'"
 check "and counters, since a reset" resets
+check "those of IPv6, too, whatever the family of the socket" smctest6 --family smc --expect smc hold --connections 1 \
+	--seconds 1 --then "ip netns exec a /tmp/smcss -RW | grep -E '^ACTIVE .* $IP6_A:[0-9]+ +$IP6_B:[0-9]+ .* SMCR' &&
+	ip netns exec a '$BIN/smc' ss | grep -F '[$IP6_B]:'"
 check "a connection counts one buffer each way" one_buffer_each
 check "smc lgr counts buffers" beside 1 counts_buffers
 check "smc_run runs a program" [ "$(called_as smc_run -d -r 70000 sh -c 'echo $SMC_RCVBUF $SMC_DEBUG')" = "70000 1" ]
