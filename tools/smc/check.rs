@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=exchange::MOST >> 10))]
     kib: u64,
 
-    /// Print JSON
+    /// Print JSON: one array; with --listen but not --once, one on each line, of this machine and then of each client
     #[arg(long)]
     json: bool,
 }
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
     // A connection may take some seconds; JSON is one array.
     let shown = match arguments.json {
         true => 0,
-        false => show(&lines, false).map(|()| lines.len())?,
+        false => show(&lines, arguments).map(|()| lines.len())?,
     };
     if let (Some(target), Some(host)) = (target, &arguments.host) {
         // Without the module there is nothing to be learnt from a connection.
@@ -81,10 +81,14 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
             }));
         }
     }
-    show(&lines[shown..], arguments.json)?;
     let mut is_well = is_good(&lines);
+    let mut unseen = lines.split_off(shown);
+    if !(arguments.json && arguments.once) {
+        show(&unseen, arguments)?;
+        unseen.clear();
+    }
     if arguments.listen {
-        is_well &= listen(arguments, address.map(|address| address.ip()))?;
+        is_well &= listen(arguments, address.map(|address| address.ip()), unseen)?;
     }
     Ok(match is_well {
         true => ExitCode::SUCCESS,
@@ -92,8 +96,9 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
     })
 }
 
-/// Serves clients; returns whether all was well with the last one.
-fn listen(arguments: &Arguments, ip: Option<IpAddr>) -> io::Result<bool> {
+/// Serves clients; returns whether all was well with the last one. The lines that were not shown yet are, with those of
+/// the first client.
+fn listen(arguments: &Arguments, ip: Option<IpAddr>, mut unseen: Vec<Line>) -> io::Result<bool> {
     let listener = probe::Listener::open(ip, arguments.port)?;
     if !arguments.json {
         let how = match listener.refused {
@@ -113,9 +118,12 @@ fn listen(arguments: &Arguments, ip: Option<IpAddr>) -> io::Result<bool> {
         };
         let name = peer.map_or("a client".to_string(), |peer| peer.to_string());
         let lines = probe::judge(&name, &outcome);
-        show(&lines, arguments.json)?;
+        let is_well = is_good(&lines);
+        unseen.extend(lines);
+        show(&unseen, arguments)?;
+        unseen.clear();
         if arguments.once {
-            return Ok(is_good(&lines));
+            return Ok(is_well);
         }
     }
 }
@@ -131,9 +139,10 @@ fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
     addresses.next().ok_or_else(none)
 }
 
-fn show(lines: &[Line], as_json: bool) -> io::Result<()> {
-    match as_json {
-        true => json(&lines),
-        false => line::print(lines),
+fn show(lines: &[Line], arguments: &Arguments) -> io::Result<()> {
+    match (arguments.json, arguments.listen && !arguments.once) {
+        (false, _) => line::print(lines),
+        (true, false) => json(&lines),
+        (true, true) => out::line(format_args!("{}", serde_json::to_string(lines)?)),
     }
 }

@@ -83,16 +83,15 @@ fn take(client: TcpStream) {
 }
 
 fn answer(mut client: TcpStream) -> io::Result<()> {
-    client.set_write_timeout(Some(PATIENCE))?;
     let head = head(&mut client)?;
     let module = || Module::open().map_err(not_loaded);
     let page = || module().and_then(|mut module| metrics::text(&mut module));
-    client.write_all(&response(&head, page))?;
+    send(&mut client, &response(&head, page))?;
     client.shutdown(std::net::Shutdown::Write)
 }
 
 /// Reads up to the empty line that ends the head.
-fn head(client: &mut impl ReadUntil) -> io::Result<Vec<u8>> {
+fn head(client: &mut impl Until) -> io::Result<Vec<u8>> {
     let end = Instant::now() + PATIENCE;
     let mut head = Vec::new();
     let mut part = [0; 1024];
@@ -108,19 +107,39 @@ fn head(client: &mut impl ReadUntil) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// A source that is read with a deadline.
-trait ReadUntil {
-    fn read_until(&mut self, end: Instant, buffer: &mut [u8]) -> io::Result<usize>;
+/// Sends all of the answer.
+fn send(client: &mut impl Until, mut answer: &[u8]) -> io::Result<()> {
+    let end = Instant::now() + PATIENCE;
+    while !answer.is_empty() {
+        let sent = client.write_until(end, answer)?;
+        answer = answer.get(sent.max(1)..).unwrap_or_default();
+    }
+    Ok(())
 }
 
-impl ReadUntil for TcpStream {
+/// A client that is read from and written to with a deadline.
+trait Until {
+    fn read_until(&mut self, end: Instant, buffer: &mut [u8]) -> io::Result<usize>;
+    fn write_until(&mut self, end: Instant, bytes: &[u8]) -> io::Result<usize>;
+}
+
+impl Until for TcpStream {
     fn read_until(&mut self, end: Instant, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        self.set_read_timeout(Some(left))?;
+        self.set_read_timeout(Some(left(end)?))?;
         self.read(buffer)
+    }
+
+    fn write_until(&mut self, end: Instant, bytes: &[u8]) -> io::Result<usize> {
+        self.set_write_timeout(Some(left(end)?))?;
+        self.write(bytes)
+    }
+}
+
+/// Returns the time that is left until the deadline, which is not zero: that would be no timeout.
+fn left(end: Instant) -> io::Result<Duration> {
+    match end.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
+        left => Ok(left),
     }
 }
 
@@ -203,7 +222,11 @@ mod tests {
     /// Returns a few bytes at a time, then the end of the stream.
     struct Slow<'a>(&'a [u8]);
 
-    impl ReadUntil for Slow<'_> {
+    impl Until for Slow<'_> {
+        fn write_until(&mut self, _: Instant, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
         fn read_until(&mut self, _: Instant, buffer: &mut [u8]) -> io::Result<usize> {
             let (now, later) = self.0.split_at(self.0.len().min(7));
             buffer[..now.len()].copy_from_slice(now);
@@ -219,5 +242,27 @@ mod tests {
         assert!(head(&mut Slow(b"GET /metrics")).is_err());
         let endless = head(&mut Slow(&[b'x'; 10_000])).unwrap();
         assert!(endless.len() < 10_000);
+    }
+
+    #[test]
+    fn an_answer_may_be_taken_in_pieces_but_not_for_ever() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut client = listener.accept().unwrap().0;
+        // More than both buffers hold, and a reader that takes a little of it, all the time.
+        let answer = vec![b'x'; 64 << 20];
+        thread::spawn(move || {
+            let mut some = vec![0; 64 << 10];
+            while reader.read(&mut some).is_ok_and(|len| len > 0) {
+                thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let start = Instant::now();
+        let error = send(&mut client, &answer).unwrap_err();
+        assert!(matches!(
+            error.kind(),
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock
+        ));
+        assert!((PATIENCE..2 * PATIENCE).contains(&start.elapsed()));
     }
 }

@@ -2,7 +2,7 @@
 
 //! `smc top`: the current sockets, rates, link groups, ports, and reasons of fallbacks.
 //!
-//! On a terminal it repeats until `q`, Esc or Ctrl-C; otherwise it measures once.
+//! On a terminal it repeats until `q`, Esc, Ctrl-C or a signal; otherwise it measures once.
 
 mod sample;
 mod screen;
@@ -16,6 +16,7 @@ use std::time::Duration;
 use sample::Sample;
 use screen::Screen;
 use smc_tools::view::Module;
+use smc_user::stop_by;
 use view::View;
 
 use crate::out;
@@ -61,6 +62,10 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
 }
 
 fn watch(module: &mut Module, mut before: Sample, interval: Duration) -> io::Result<()> {
+    // So that the terminal is as before in the end.
+    for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+        stop_by(signal)?;
+    }
     let mut screen = Screen::open()?;
     screen.draw(&["Measuring; q ends this.".to_string()])?;
     // The first interval is short.

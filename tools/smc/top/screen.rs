@@ -21,6 +21,10 @@ use crossterm::style::Print;
 use crossterm::terminal;
 use crossterm::terminal::Clear;
 use crossterm::terminal::ClearType;
+use smc_user::stopped;
+
+/// Interval between checks for signals, which the wait for a key does not tell of.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// The terminal in raw mode with the alternate screen; restored on drop.
 pub(super) struct Screen(());
@@ -59,13 +63,16 @@ impl Screen {
         out.flush()
     }
 
-    /// Waits for `wait`; returns `true` at once if the user ends the program.
+    /// Waits for `wait`; returns `true` at once if the user ends the program, or soon after a signal.
     pub(super) fn is_quit_within(&mut self, wait: Duration) -> io::Result<bool> {
         let end = Instant::now() + wait;
-        loop {
+        while !stopped() {
             let left = end.saturating_duration_since(Instant::now());
-            if !event::poll(left)? {
-                return Ok(false);
+            if !event::poll(left.min(PAUSE))? {
+                if left <= PAUSE {
+                    return Ok(false);
+                }
+                continue;
             }
             if let Event::Key(key) = event::read()? {
                 let is_control_c =
@@ -75,6 +82,7 @@ impl Screen {
                 }
             }
         }
+        Ok(true)
     }
 }
 

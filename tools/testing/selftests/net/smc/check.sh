@@ -109,6 +109,24 @@ tcp_for() {
 		PYTHON
 }
 
+# json_of_a_listener: it prints one array with --once, of this machine and its only client, else one on each line.
+json_of_a_listener() {
+	local peer
+	timeout 60 ip netns exec b "$BIN/smc" check --listen --once --json --port $((PORT + 1)) >/tmp/once &
+	peer=$!
+	timeout 60 ip netns exec b "$BIN/smc" check --listen --json --port $PORT >/tmp/lines &
+	await_port b $PORT && await_port b $((PORT + 1)) || return
+	is_well a "$IP_B" && is_well a "$IP_B" --port $((PORT + 1)) && wait $peer
+	kill %%
+	wait %% 2>/dev/null
+	python3 -c 'import json
+once = json.load(open("/tmp/once"))
+assert len(once) > 8 and once[-1]["id"].startswith("path"), once
+machine, client = map(json.loads, open("/tmp/lines"))
+assert machine + client, (machine, client)
+assert [line["id"] for line in machine + client] == [line["id"] for line in once], (machine, client, once)'
+}
+
 json_is_good() {
 	in_ns a "$BIN/smc" check --json | python3 -c 'import json, sys
 lines = json.load(sys.stdin)
@@ -187,6 +205,7 @@ check "and where AF_SMC is refused" listening refusing 43 is_well a "$IP_B"
 check "and where netlink is, but for what is not known then" refusing 16 warns module/unread AF_NETLINK
 check "over IPv6, too" listening is_well a "$IP6_B"
 check "as JSON" json_is_good
+check "and of a listener" json_of_a_listener
 check "wrong usage" usage --once
 check "wrong usage" usage --kib 0
 

@@ -146,6 +146,15 @@ top_in_terminal() {
 		grep -q 'Sockets  .* by SMC' /tmp/top
 }
 
+# top_ended_by SIGNAL: the terminal is as before then.
+top_ended_by() {
+	sleep 5 | timeout 20 script -qec "stty sane
+		timeout --foreground -s $1 2 ip netns exec a '$BIN/smc' top --interval 0.3
+		stty -a" /dev/null >/tmp/top
+	grep -q 'Sockets  .* by SMC' /tmp/top && grep -q $'\e\[?1049l' /tmp/top && grep -qE '(^| )echo ' /tmp/top &&
+		grep -qE '(^| )icanon ' /tmp/top
+}
+
 # resets: what smcr counted before a reset is gone after it, but for who asks for all.
 resets() {
 	in_ns a /tmp/smcr stats | grep -E '^  SMC connections +[1-9][0-9]*$' &&
@@ -313,6 +322,9 @@ done
 check "smcss answers" called_as smcss
 check "smcss lists connections" smctest --expect smc hold --connections 1 --seconds 1 --then \
 	"ip netns exec a /tmp/smcss -R | grep -E '^ACTIVE .* $IP_B:[0-9]+ .* SMCR CLNT rxe_a'"
+check "those of IPv6, too, whatever the family of the socket" smctest6 --family smc --expect smc hold --connections 1 \
+	--seconds 1 --then "ip netns exec a /tmp/smcss -RW | grep -E '^ACTIVE .* $IP6_A:[0-9]+ +$IP6_B:[0-9]+ .* SMCR' &&
+	ip netns exec a '$BIN/smc' ss | grep -F '[$IP6_B]:'"
 check "and their rings" smctest --expect smc hold --connections 1 --seconds 1 --then \
 	"ip netns exec b /tmp/smcss -d | grep -E '^ACTIVE .* SMCR  <->  [0-9a-f]{8} '"
 check "smcr lists groups" sh -c "ln -sf '$BIN/smc' /tmp/smcr && /tmp/smcr linkgroup | grep -q SINGLE"
@@ -322,9 +334,6 @@ check "and a group, by the UID of its link" link_names_group
 check "and devices" sh -c "/tmp/smcr d | grep -E ' rxe_b       1    ACTIVE  0 +(Yes|No) +[0-9]+\$'"
 check "and what there is" sh -c "/tmp/smcr info | grep -q '^SMC Version: *2.1'"
 check "and counters, since a reset" resets
-check "those of IPv6, too, whatever the family of the socket" smctest6 --family smc --expect smc hold --connections 1 \
-	--seconds 1 --then "ip netns exec a /tmp/smcss -RW | grep -E '^ACTIVE .* $IP6_A:[0-9]+ +$IP6_B:[0-9]+ .* SMCR' &&
-	ip netns exec a '$BIN/smc' ss | grep -F '[$IP6_B]:'"
 check "a connection counts one buffer each way" one_buffer_each
 check "smc lgr counts buffers" beside 1 counts_buffers
 check "smc_run runs a program" [ "$(called_as smc_run -d -r 70000 sh -c 'echo $SMC_RCVBUF $SMC_DEBUG')" = "70000 1" ]
@@ -343,6 +352,9 @@ check "smc top measures once" top_is '^Sockets   3 by SMC, 0 by TCP' --once
 check "and without a terminal" top_is '^rxe_a/1 .* active '
 check "and as JSON" top_is '"listening": [01]' --json
 check "and goes on in a terminal" top_in_terminal
+for signal in TERM HUP; do
+	check "which SIG$signal leaves as it was" top_ended_by $signal
+done
 check_not "smcr knows its objects" sh -c "/tmp/smcr nonsense 2>/dev/null"
 check "smcd has none of ours" sh -c "ln -sf '$BIN/smc' /tmp/smcd && [ -z \"\$(/tmp/smcd linkgroup)\" ]"
 
