@@ -9,7 +9,6 @@ use core::{
         size_of,
         size_of_val, //
     },
-    net::IpAddr,
     ptr::{
         self,
         NonNull, //
@@ -22,7 +21,6 @@ use kernel::{
 };
 
 use super::{
-    InetAddr,
     IpVersion,
     Sk,
     SockAddr,
@@ -36,6 +34,7 @@ use crate::{
 mod accept;
 mod accept_queue;
 mod delegate;
+mod ends;
 mod front;
 mod hook;
 mod messages;
@@ -262,7 +261,7 @@ impl TcpSocket {
     /// it down; TCP's.
     pub fn reconnect_without_smc(&self) -> Result {
         // That of a connection that has ended, too.
-        let mut peer = self.storage(2)?;
+        let mut peer = self.last_peer()?;
         let len = size_of_val(&peer) as i32;
         // SAFETY: The storage is valid for its length.
         let addr = unsafe { SockAddr::new((&raw mut peer).cast(), len) };
@@ -350,24 +349,6 @@ impl TcpSocket {
         unsafe { bindings::tcp_abort(self.sk_ptr(), -err.to_errno()) };
     }
 
-    /// The local address.
-    ///
-    /// # Errors
-    ///
-    /// TCP's.
-    pub fn local(&self) -> Result<InetAddr> {
-        self.endpoint(0)
-    }
-
-    /// The peer's address.
-    ///
-    /// # Errors
-    ///
-    /// `ENOTCONN`.
-    pub fn peer(&self) -> Result<InetAddr> {
-        self.endpoint(1)
-    }
-
     /// Whether the peer has sent the end of its stream (`SOCK_DONE`).
     pub fn has_ended_in_order(&self) -> bool {
         // SAFETY: The socket is alive.
@@ -381,35 +362,6 @@ impl TcpSocket {
         // (`tcp_rcv_state_process` in `TCP_SYN_RECV`).
         // SAFETY: The socket is alive and a TCP socket.
         unsafe { bindings::tcp_delivered(self.sk_ptr()) > 1 }
-    }
-
-    fn endpoint(&self, peer: i32) -> Result<InetAddr> {
-        InetAddr::parse(&self.storage(peer)?)
-    }
-
-    /// IP_TOS or IPV6_TCLASS of the connection, by the version of IP that it uses. The two low bits are of TCP's ECN.
-    ///
-    /// # Errors
-    ///
-    /// `ENOTCONN`.
-    pub fn traffic_class(&self) -> Result<u8> {
-        let sk = self.sk_ptr();
-        Ok(match self.peer()?.ip {
-            // SAFETY: The socket is alive and a TCP socket.
-            IpAddr::V4(_) => unsafe { bindings::inet_tos(sk) },
-            // SAFETY: As above.
-            IpAddr::V6(_) => unsafe { bindings::inet6_tclass(sk) },
-        })
-    }
-
-    /// The address that getname gives: 0 for the local one, 1 for the peer's, 2 for the peer's even if there is no
-    /// connection any more.
-    fn storage(&self, peer: i32) -> Result<bindings::__kernel_sockaddr_storage> {
-        let getname = op!(self, getname);
-        let mut storage = bindings::__kernel_sockaddr_storage::default();
-        // SAFETY: The socket is alive, the storage large enough for every address.
-        to_result(unsafe { getname(self.as_ptr(), (&raw mut storage).cast(), peer) })?;
-        Ok(storage)
     }
 
     /// Whether the application has set TCP_CORK, and TCP_NODELAY.

@@ -45,6 +45,11 @@ impl TcpState {
         state == bindings::TCP_SYN_SENT || state == bindings::TCP_SYN_RECV
     }
 
+    /// connect(2) was called, and the peer has not answered.
+    pub(super) fn is_syn_sent(self) -> bool {
+        u32::from(self.0) == bindings::TCP_SYN_SENT
+    }
+
     /// No connection, and none in progress.
     pub fn is_closed(self) -> bool {
         u32::from(self.0) == bindings::TCP_CLOSE

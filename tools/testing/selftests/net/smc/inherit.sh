@@ -249,6 +249,48 @@ for name, listener in listeners.items():
 sys.exit(1 if wrong else 0)
 END
 
+# A balancer, as of Kubernetes: connect(2) to the address of a service goes to one of its servers, and getpeername(2)
+# says the service's. Prints whether the connection is by SMC.
+cat >/tmp/balancer.py <<'END'
+import socket, sys
+from bpf import *
+
+SERVICE, SERVER, PORT = '10.9.0.77', sys.argv[1], int(sys.argv[2])
+SOCK_ADDR, CONNECT4, GETPEERNAME4 = 18, 10, 29
+
+# Replaces context->user_ip4.
+def replace(old, new):
+    old, new = (struct.unpack('<i', socket.inet_aton(address))[0] for address in (old, new))
+    return b''.join([
+        insn(0x61, 2, 1, 4), insn(0x55, 2, 0, 2, old),  # unless it is old
+        insn(0xb7, 3, 0, 0, new), insn(0x63, 1, 3, 4),
+        insn(0xb7, 0, 0, 0, 1), insn(0x95),             # return 1
+    ])
+
+group = os.open('/tmp/cgroup', os.O_RDONLY)
+programs = {
+    CONNECT4: attach(group, SOCK_ADDR, CONNECT4, replace(SERVICE, SERVER)),
+    GETPEERNAME4: attach(group, SOCK_ADDR, GETPEERNAME4, replace(SERVER, SERVICE)),
+}
+client = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+client.settimeout(10)
+client.connect((SERVICE, PORT))
+assert client.getpeername() == (SERVICE, PORT)
+# SOL_SMC, SMC_INFO: the mode.
+print(['SMC', 'TCP'][struct.unpack('6I', client.getsockopt(286, 0x5201, 24))[0]])
+client.close()
+for place, program in programs.items():
+    detach(group, program, place)
+END
+
+# by_balancer WANTED
+by_balancer() {
+	local is
+	is=$(in_ns a python3 /tmp/balancer.py "$IP_B" 7301) || return
+	echo "# $is"
+	[ "$is" = "$1" ]
+}
+
 migrates() {
 	in_ns a sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_migrate_req' && in_ns a python3 /tmp/migrate.py
 }
@@ -264,6 +306,13 @@ check "no connection moves to a listener of TCP" migrates
 check "the module is gone" [ ! -e /sys/module/smc ]
 check "and comes again" load_smc
 require "soft RoCE" up_rxe
+require "a server" start_server 7301
+check "a connection by way of a balancer" by_balancer SMC
+check "a rule about the server" in_ns a "$BIN/smc" policy add deny --client --peer "$IP_B"
+check "is for that connection, too" by_balancer TCP
+check "the rule goes" in_ns a "$BIN/smc" policy flush
+check "and is for none any more" by_balancer SMC
+stop_servers
 check "connections of a listener that tried to connect before move without it" in_ns a python3 /tmp/relisten.py
 check "the module is gone then, too" [ ! -e /sys/module/smc ]
 check "and comes again, too" load_smc
