@@ -394,6 +394,11 @@ u8 smc_helper_tcp_nonagle(const struct sock *sk)
 	return tcp_sk(sk)->nonagle;
 }
 
+void smc_helper_tcp_set_nonagle(struct sock *sk, u8 nonagle)
+{
+	tcp_sk(sk)->nonagle = nonagle;
+}
+
 u32 smc_helper_tcp_user_timeout(const struct sock *sk)
 {
 	return READ_ONCE(inet_csk(sk)->icsk_user_timeout);

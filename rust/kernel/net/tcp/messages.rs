@@ -28,14 +28,6 @@ impl TcpSocket {
             let sent = self.retry(&mut left, || self.send_now(rest))?;
             rest = rest.get(sent..).unwrap_or(&[]);
         }
-        if self.nagle().is_corked {
-            // TCP would wait for more, or a fifth of a second. If the application takes the option back just now, data
-            // may wait once for as long.
-            for is_on in [false, true] {
-                // SAFETY: The socket is alive and a TCP socket.
-                unsafe { bindings::tcp_sock_set_cork(self.sk_ptr(), is_on) };
-            }
-        }
         Ok(())
     }
 
@@ -100,10 +92,40 @@ impl TcpSocket {
             iov_base: bytes.as_ptr().cast_mut().cast(),
             iov_len: bytes.len(),
         };
+        if self.nagle().is_corked {
+            return self.send_uncorked(&mut msg, &vec);
+        }
         // SAFETY: The socket is alive; the bytes are only read.
         length(unsafe {
             bindings::kernel_sendmsg(self.as_ptr(), &mut msg, &mut vec, 1, bytes.len())
         })
+    }
+
+    /// Sends as if the application had not set TCP_CORK, for which TCP would wait for more, or a fifth of a second.
+    fn send_uncorked(&self, msg: &mut bindings::msghdr, vec: &bindings::kvec) -> Result<usize> {
+        // SAFETY: The bytes are valid as long as `msg` is used, and only read.
+        unsafe {
+            bindings::iov_iter_kvec(
+                &mut msg.msg_iter,
+                bindings::ITER_SOURCE,
+                vec,
+                1,
+                vec.iov_len,
+            )
+        };
+        // The application can change the option only before or after.
+        length(self.locked(|sk| {
+            // CAST: A bit of a byte.
+            let cork = bindings::TCP_NAGLE_CORK as u8;
+            // SAFETY: A live TCP socket, locked; `msg` asks not to wait, so that it stays so.
+            unsafe {
+                let before = bindings::tcp_nonagle(sk);
+                bindings::tcp_set_nonagle(sk, before & !cork);
+                let sent = bindings::tcp_sendmsg_locked(sk, msg, vec.iov_len);
+                bindings::tcp_set_nonagle(sk, bindings::tcp_nonagle(sk) | before & cork);
+                sent
+            }
+        }))
     }
 
     fn recv_now(&self, buf: &mut [u8], peek: bool) -> Result<usize> {
