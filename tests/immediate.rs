@@ -83,6 +83,33 @@ fn a_peer_or_a_link_that_cannot_gets_messages() {
     assert_eq!(duo.read(Server), 40);
 }
 
+/// Client and server exchange messages until the client's next one has number 0.
+fn come_round(duo: &mut Duo) {
+    let mut seq = 0;
+    while seq != u16::MAX {
+        duo.write(Client, 1);
+        let posted = duo.post(Client);
+        seq = posted.last().unwrap().cdc.seq;
+        duo.arrive(Client);
+        duo.read(Server);
+        duo.post(Server);
+        duo.arrive(Server);
+    }
+}
+
+#[test]
+fn a_number_that_comes_round_is_no_new_connection() {
+    let mut duo = duo();
+    come_round(&mut duo);
+    assert!(is_immediate(&mut duo, Client, 1), "number 0");
+    duo.read(Server);
+    assert!(duo.server().is_heard());
+    // On another link the first message has to be a full one.
+    duo.client().set_immediate(true);
+    assert!(!is_immediate(&mut duo, Client, 1));
+    assert!(is_immediate(&mut duo, Client, 1));
+}
+
 #[test]
 fn what_says_more_is_a_message() {
     let mut duo = duo();

@@ -161,6 +161,10 @@ pub struct Stream {
     seq_fin: u16,
     /// Number of the last message accepted from the peer.
     seq_peer: u16,
+    /// A message was sent: the numbers come round to 0 again.
+    has_sent: bool,
+    /// A message was accepted from the peer.
+    has_heard: bool,
     /// Messages posted and not completed: work requests may read the send buffer.
     pending: u16,
     /// Messages posted whose delivery is neither confirmed nor ruled out.
@@ -222,6 +226,8 @@ impl Stream {
             seq: 0,
             seq_fin: 0,
             seq_peer: 0,
+            has_sent: false,
+            has_heard: false,
             pending: 0,
             unacked: 0,
             epoch: 0,
@@ -447,7 +453,12 @@ impl Stream {
             return Ok(Effects::default());
         }
         if self.is_stale(cdc) {
-            return Ok(Effects::default());
+            // It was not when it came, and was held back; a message that followed it was taken before it.
+            self.cdc_due |= self.recv.release_if_validated();
+            return Ok(Effects {
+                transmit: self.cdc_due,
+                ..Effects::default()
+            });
         }
         if cdc.is_validation() {
             self.on_validation(cdc.seq)?;
@@ -464,6 +475,7 @@ impl Stream {
         let prod = self.recv.check_prod(refs.prod, cdc.prod)?;
         let replaced = self.recv.check_refs(refs.prod, refs.since, cdc.prod)?;
         self.seq_peer = cdc.seq;
+        self.has_heard = true;
         if let Some(end) = replaced {
             self.recv.rmbes_mut().replace(end);
         }

@@ -322,6 +322,27 @@ mod tests {
     }
 
     #[test]
+    fn a_validation_that_what_followed_overtook_holds_nothing_back() {
+        let mut rig = Rig::new();
+        let told = |rig: &mut Rig| rig.stream.plan().map(|plan| plan.cdc.cons.offset);
+        // An early message of a new link, whose link fails at the peer before the queues are flushed.
+        let verdict = rig.cdc_hold.filter(&data(3, 30), &mut rig.stream, true);
+        assert_eq!(verdict, RxVerdict::HoldAndFlush);
+        let mut back = validation(1);
+        back.prod.wrap = 3;
+        assert_eq!(rig.arrive(&back), RxVerdict::HoldAndFlush);
+        assert_eq!(
+            rig.arrive(&data(4, SizeClass::SMALLEST.bytes() - 1)),
+            RxVerdict::Hold
+        );
+        rig.cdc_hold.begin_flush();
+        rig.open().unwrap();
+        let all = rig.stream.readable();
+        rig.stream.consume(0, all);
+        assert_eq!(told(&mut rig), Some(SizeClass::SMALLEST.bytes() - 1));
+    }
+
+    #[test]
     fn what_one_message_alone_says_is_kept() {
         let mut rig = Rig::new();
         rig.arrive(&validation(2));

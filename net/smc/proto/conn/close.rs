@@ -189,7 +189,7 @@ impl Stream {
 
     /// Whether a message of the peer has arrived: it has the connection, or had it.
     pub const fn is_heard(&self) -> bool {
-        self.seq_peer != 0 || self.peer.any_close()
+        self.has_heard || self.peer.any_close()
     }
 
     /// Whether no message of ours is in flight.

@@ -43,10 +43,10 @@ impl Stream {
     /// Sets whether the peer accepts immediate data in place of messages, and the link can carry them. To be called
     /// once both are known, and whenever the connection begins to use another link.
     pub fn set_immediate(&mut self, allowed: bool) {
-        self.immediate = match (allowed, self.seq) {
+        self.immediate = match (allowed, self.has_sent) {
             (false, _) => ImmediateUse::No,
-            (true, 0) => ImmediateUse::Yes,
-            (true, _) => ImmediateUse::AfterMessage,
+            (true, false) => ImmediateUse::Yes,
+            (true, true) => ImmediateUse::AfterMessage,
         };
     }
 

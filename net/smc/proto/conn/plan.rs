@@ -169,6 +169,7 @@ impl Stream {
         };
         self.forget_echo(false);
         self.seq = seq;
+        self.has_sent = true;
         self.cdc_due = false;
         self.close_posted |= first_close;
         self.count_posted();

@@ -550,6 +550,16 @@ impl RecvState {
         }
     }
 
+    /// The peer's move is over, as a message that it sent after its validation was taken. Returns whether a consumer
+    /// cursor update is due.
+    pub(super) fn release_if_validated(&mut self) -> bool {
+        if self.cons_hold != ConsHold::PeerValidating {
+            return false;
+        }
+        self.cons_hold = ConsHold::PeerResending;
+        self.release_if_resent(self.prod())
+    }
+
     /// The peer has repeated its messages. Returns whether a consumer cursor update is due.
     pub(super) fn release_cons(&mut self) -> bool {
         core::mem::take(&mut self.cons_hold) != ConsHold::No && self.advertised != self.given_back()
