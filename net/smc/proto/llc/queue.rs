@@ -30,10 +30,11 @@ pub(super) enum Pending {
 }
 
 impl Pending {
-    /// Returns true if it is impossible without link `idx`.
+    /// Returns true if it is impossible without link `idx`. A deletion is possible without the link on which it was
+    /// asked for: another one takes its messages.
     fn concerns(&self, idx: LinkIdx) -> bool {
         match self {
-            Self::Delete(what) => what.concerns(idx),
+            Self::Delete(what) => what.idx() == idx,
             Self::Add(offer) => offer.on == idx,
         }
     }
@@ -139,5 +140,31 @@ impl Llc {
         let (flow, action) = AddLinkClient::begin(offer, self.version);
         self.flow = Some(Flow::Answer(flow));
         action.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::LinkNum;
+    use crate::wire::llc::{
+        DeleteLink,
+        DeleteReason, //
+    };
+
+    #[test]
+    fn a_deletion_outlives_the_link_on_which_it_was_asked_for() {
+        let (on, idx) = (LinkIdx::ALL[0], LinkIdx::ALL[1]);
+        let request = DeleteLink {
+            link_num: Some(LinkNum(2)),
+            orderly: true,
+            reason: DeleteReason::LOST_PATH,
+        };
+        let mut queue = Queue::new();
+        queue.push(Pending::Delete(LinkDeletion { on, idx, request }));
+        queue.forget(on);
+        assert!(queue.deletes(idx));
+        queue.forget(idx);
+        assert!(!queue.deletes(idx));
     }
 }
