@@ -14,6 +14,7 @@ use kernel_ext::{
 };
 use smc_proto::{
     conn::{
+        ConnState,
         Effects,
         Handover, //
     },
@@ -102,13 +103,13 @@ impl Conn {
             };
             let Some(at) = self.group.choose_link(self.token, then.row, |_| true) else {
                 // The group ends, or the peer sent no RToken of its RMB for another link.
-                return self.abort_without_link();
+                return self.abort_on_failover(&then);
             };
             let source = match then.map(&at.link) {
                 Ok(source) => source,
                 // That link is gone, too.
                 Err(_) if at.link.resources().is_none() => continue,
-                Err(_) => return self.abort_without_link(),
+                Err(_) => return self.abort_on_failover(&then),
             };
             self.group.stop_waiting(self.token);
             let mut inner = self.inner.lock();
@@ -146,8 +147,40 @@ impl Conn {
         None
     }
 
-    /// Aborts the connection when no link is left on which to notify the peer.
-    fn abort_without_link(self: &Arc<Self>) {
+    /// Aborts the connection, whose link failed and whose data no other link can carry. The peer is notified on any
+    /// link that works: the message needs neither the peer's RMB nor a buffer.
+    fn abort_on_failover(self: &Arc<Self>, then: &Snapshot) {
+        let at = self
+            .group
+            .active_link()
+            .filter(|_| self.group.terminating().is_none());
+        let is_reachable = at.is_some_and(|at| {
+            self.group.stop_waiting(self.token);
+            self.group.account_conn(self.token, at.idx);
+            self.with(|inner| {
+                let stream = &inner.stream;
+                let is_up = stream.state() != ConnState::Init && !stream.is_killed();
+                if inner.at.idx != then.idx || !is_up {
+                    return false;
+                }
+                let is_news = stream.is_connected();
+                inner.pending_switch = None;
+                inner.sndbuf_dma = None;
+                inner.at = at;
+                inner.queued = false;
+                // Not data, as the connection is aborted before anything is sent.
+                inner.stream.abort();
+                inner.stream.on_link_switch();
+                if is_news {
+                    inner.note_err(ECONNABORTED);
+                }
+                true
+            })
+        });
+        if is_reachable {
+            self.transmit();
+            return self.announce_kill();
+        }
         self.kill(ECONNABORTED);
         self.clone().on_link_gone();
     }

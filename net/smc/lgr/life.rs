@@ -336,7 +336,9 @@ impl LinkGroup {
         loop {
             let left = end.saturating_since(now());
             let links = self.links();
-            let is_quiet = links.iter().flatten().all(|link| link.is_quiet());
+            // On a link that failed nothing is sent any more, and completions may be late or never come.
+            let is_quiet = |link: &Link| !link.is_up() || link.is_quiet();
+            let is_quiet = links.iter().flatten().all(|link| is_quiet(link));
             let is_up = links.iter().flatten().any(|link| link.is_up());
             let is_done = !inner.conns.has_waiters() && is_quiet;
             if is_done || !is_up || left == Duration::ZERO {

@@ -12,7 +12,10 @@ use kernel_ext::{
     prelude::*, //
 };
 use smc_proto::{
-    id::Gid,
+    id::{
+        Gid,
+        LinkNum, //
+    },
     lgr::{
         redundancy::{
             self,
@@ -151,9 +154,11 @@ fn way(group: &LinkGroup, device: &Arc<Device>, link: &Link, peer: Gid) -> Optio
     }
 }
 
-/// Creates a link and puts it into a slot.
-fn make(group: &LinkGroup, idx: LinkIdx, place: &LocalPort) -> Result<Arc<Link>> {
+/// Creates a link with its number and puts it into a slot.
+fn make(group: &LinkGroup, idx: LinkIdx, place: &LocalPort, number: LinkNum) -> Result<Arc<Link>> {
     let link = Link::new(&place.device, place.info, group.params.link)?;
+    // Before others can look it up.
+    link.set_number(number);
     group
         .put_link(idx, &link)
         .inspect_err(|_| link.shut_down())?;
@@ -278,8 +283,7 @@ fn make_answer(
     let which = redundancy::answer(&ports, max_links, port, unused.is_some())?;
     let place =
         place(group, which, unused, Some(offer.gid)).ok_or(RejectReason::NO_ALTERNATE_PATH)?;
-    let link = make(group, idx, &place).map_err(none)?;
-    link.set_number(offer.link_num);
+    let link = make(group, idx, &place, offer.link_num).map_err(none)?;
     let made = ready_to_receive(group, idx, &link, offer)
         .and_then(|()| map_rmbs(group, on, idx, &link))
         .and_then(|keys| Ok((keys, link.listen_added(group.params.net)?)));
@@ -351,8 +355,7 @@ fn begin_offer(group: &Arc<LinkGroup>, why: AddLinkTrigger) -> Option<()> {
         .map_or(on, |other| other.idx);
     let idx = group.spare_idx()?;
     let number = group.next_link_number()?;
-    let new = make(group, idx, &place).ok()?;
-    new.set_number(number);
+    let new = make(group, idx, &place, number).ok()?;
     let Ok(keys) = map_rmbs(group, on, idx, &new) else {
         clear_link(group, idx);
         return None;

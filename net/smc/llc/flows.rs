@@ -188,7 +188,7 @@ impl LinkGroup {
                 return Err(RkeyError::NoTurn);
             }
             // Links may be added and deleted between two messages.
-            let Ok(mut new) = self.reg_on_other_links(rmb, at.idx, &confirmed) else {
+            let Ok((mut new, is_on_all)) = self.reg_on_other_links(rmb, at.idx, &confirmed) else {
                 self.release();
                 return Err(RkeyError::LinkLost);
             };
@@ -196,7 +196,10 @@ impl LinkGroup {
             new.truncate(MAX_OTHER_LINKS);
             self.send_confirm_rkey(rmb, at, List::new(&new).unwrap_or_default())?;
             if is_last {
-                rmb.set_rkey_confirmed();
+                // Otherwise the next connection tries again: a device may be short of something for a while.
+                if is_on_all {
+                    rmb.set_rkey_confirmed();
+                }
                 return Ok(());
             }
             let added = confirmed.extend_from_slice(&new, GFP_KERNEL);
@@ -205,20 +208,24 @@ impl LinkGroup {
     }
 
     /// Registers an RMB on the active links except link `idx`, and lists its RTokens on those that are not in
-    /// `confirmed`, which the peer knows. One message names three links; the peer adds the links of a further one about
-    /// the same RMB.
+    /// `confirmed`, which the peer knows; returns also whether it is registered on all that are still active. One
+    /// message names three links; the peer adds the links of a further one about the same RMB.
     fn reg_on_other_links(
         &self,
         rmb: &Rmb,
         idx: LinkIdx,
         confirmed: &[LinkRkey],
-    ) -> Result<KVec<LinkRkey>> {
-        let mut keys = KVec::new();
+    ) -> Result<(KVec<LinkRkey>, bool)> {
+        let (mut keys, mut is_on_all) = (KVec::new(), true);
         let links = self.links();
         for (other, link) in links.present().filter(|(_, link)| link.is_active()) {
             let number = link.number();
             let is_confirmed = confirmed.iter().any(|key| key.link_num() == number);
-            if other == idx || is_confirmed || rmb.register(other, link).is_err() {
+            if other == idx || is_confirmed {
+                continue;
+            }
+            if rmb.register(other, link).is_err() {
+                is_on_all &= !link.is_active();
                 continue;
             }
             if let Some(token) = rmb.rtoken(other) {
@@ -226,7 +233,7 @@ impl LinkGroup {
                 keys.push(key, GFP_KERNEL)?;
             }
         }
-        Ok(keys)
+        Ok((keys, is_on_all))
     }
 
     /// Sends the RTokens of an RMB to the peer, on the connection's link. The flow is held.
