@@ -454,6 +454,8 @@ impl Sock {
             }
             _ => {}
         }
+        // A list of sockets that is being made may hold a reference for a while.
+        this.tcp.give_up_port();
         // Whatever the connection does from now on, the socket is no part of it.
         this.sk.set_state(ConnState::Closed.number());
     }

@@ -342,6 +342,38 @@ impl TcpSocket {
         to_result(unsafe { shutdown(self.as_ptr(), how) })
     }
 
+    /// Stops listening and gives the port up if there is no connection, as closing does, whoever else refers to the
+    /// socket. To be called when the application has closed it.
+    /// Context: may sleep.
+    pub fn give_up_port(&self) {
+        let state = self.state();
+        if !state.is_listening() && !state.is_closed() {
+            return;
+        }
+        // CAST: A bit of a byte.
+        const BOUND: u8 = bindings::SOCK_BINDPORT_LOCK as u8;
+        // SAFETY: The socket is alive, and locked.
+        self.locked(|sk| unsafe { (*sk).sk_userlocks &= !BOUND });
+        if state.is_listening() {
+            // Gives a port up that the application has not chosen.
+            let _ = self.shutdown(BOTH);
+        }
+        self.locked(|sk| {
+            let csk = sk.cast::<bindings::inet_connection_sock>();
+            // SAFETY: A live TCP socket, locked: only a bound one has a bucket of its port.
+            unsafe {
+                let put_port = (*(*sk).__sk_common.skc_prot).put_port;
+                if let (true, false, Some(put_port)) = (
+                    self.state().is_closed(),
+                    (*csk).icsk_bind_hash.is_null(),
+                    put_port,
+                ) {
+                    put_port(sk);
+                }
+            }
+        });
+    }
+
     /// Ends the connection at once, with a reset if there is a peer. All waiting calls return.
     pub fn abort(&self, err: Error) {
         self.keep_children();
@@ -517,6 +549,9 @@ impl Drop for TcpSocket {
 
 /// SHUT_WR.
 const SEND: i32 = 1;
+
+/// SHUT_RDWR.
+const BOTH: i32 = 2;
 
 /// Converts the result of a C function, a length or a negative errno.
 #[inline]

@@ -229,6 +229,46 @@ closed_amid_a_flood() {
 	wait "$flooder" && return $code
 }
 
+# closed_amid_lists: lists of sockets, which others ask for all the time, keep no port of a closed listener, nor of a
+# socket that was bound.
+closed_amid_lists() {
+	ip netns exec b timeout 100 python3 - "$IP_B" "$(scale 8 60)" <<-'END'
+		import os, socket, struct, sys, time
+		def sock():
+		    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+		idle = [sock() for _ in range(300)]
+		# SOCK_DIAG_BY_FAMILY of AF_SMC, NLM_F_REQUEST | NLM_F_DUMP, with all that it can say of a socket.
+		ask = struct.pack('IHHII', 16 + 56, 20, 0x301, 1, 0) + bytes([43, 0, 0, 0x1f]) + bytes(52)
+		lists = []
+		for _ in range(3):
+		    if not (pid := os.fork()):
+		        netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4)
+		        while True:
+		            netlink.send(ask)
+		            while struct.unpack('IH', netlink.recv(1 << 16)[:6])[1] != 3:
+		                pass
+		    lists.append(pid)
+		end = time.monotonic() + int(sys.argv[2])
+		failed = tried = 0
+		while time.monotonic() < end:
+		    for listens in (True, False):
+		        one = sock()
+		        tried += 1
+		        try:
+		            one.bind((sys.argv[1], 7305))
+		            if listens:
+		                one.listen(1)
+		        except OSError:
+		            failed += 1
+		        one.close()
+		for pid in lists:
+		    os.kill(pid, 9)
+		    os.waitpid(pid, 0)
+		print(f'# {failed} of {tried} times the port was in use')
+		sys.exit(failed > 0 or tried < 200)
+	END
+}
+
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "network" up_netns
@@ -242,6 +282,7 @@ check "a half close during the handshake is one of the connection" half_closes_a
 require "nothing is kept of closed TCP connections" each_end sh -c "echo 0 >/proc/sys/net/ipv4/tcp_max_tw_buckets"
 check "data that a reset of TCP overtakes is read" reset_overtakes
 check "the port of a listener that is closed amid a flood is free" busy closed_amid_a_flood
+check "and free while others list sockets" closed_amid_lists
 check "the close of a listener waits for no call on another one" smctest blocked-listener
 check "a peek ends while SO_OOBINLINE is being set" smctest --expect smc half-set
 require "shared memory is allowed" same_host on
