@@ -51,6 +51,7 @@ mod smcd;
 mod sock;
 mod stats;
 mod turn;
+mod workers;
 
 module! {
     type: Smc,
@@ -84,6 +85,7 @@ struct Smc {
     _local: Published<local::LocalSystem>,
     _memory: memory::MemLimits,
     _namespaces: PerNetRegistration<namespace::Namespace>,
+    _workers: workers::UserWorkers,
     #[cfg(CONFIG_SMC_HS_CTRL_BPF)]
     _hs_ctrls: HsCtrlType,
 }
@@ -110,6 +112,7 @@ impl kernel::Module for Smc {
         let hs_ctrls = HsCtrlType::new().inspect_err(|e| {
             pr_err!("the BPF type smc_hs_ctrl cannot be registered: {e:?}\n");
         })?;
+        let workers = workers::UserWorkers::new()?;
         let namespaces = PerNetRegistration::new()?;
         let memory = memory::MemLimits::new(config::DIRECTORY, c"smcr_mem")?;
         let local =
@@ -137,6 +140,7 @@ impl kernel::Module for Smc {
             _local: local,
             _memory: memory,
             _namespaces: namespaces,
+            _workers: workers,
             #[cfg(CONFIG_SMC_HS_CTRL_BPF)]
             _hs_ctrls: hs_ctrls,
         })

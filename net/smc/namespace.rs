@@ -2,13 +2,7 @@
 
 //! State of each network namespace: settings, counters, PNETIDs, rules, workers for handshakes.
 
-use kernel::sync::{
-    atomic::{
-        Atomic,
-        Relaxed, //
-    },
-    Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     net::{
         NetNs,
@@ -35,7 +29,8 @@ use crate::{
     paths::Paths,
     pnet::PnetTable,
     policy::PolicyTable,
-    stats::Stats, //
+    stats::Stats,
+    workers::Workers, //
 };
 
 /// State of a namespace.
@@ -48,23 +43,12 @@ pub(crate) struct Namespace {
     /// Takes connections from TCP for listeners. Waits for no peer, but for a system call on the listener, which the
     /// application may make long.
     pub(crate) listeners: OwnedWorkqueue,
-    /// Runs handshakes of listeners. A peer can block a worker for seconds, which must not affect other namespaces, nor
-    /// other work in this one.
-    pub(crate) handshakes: OwnedWorkqueue,
-    /// Handshakes of all listeners that run, or wait for a worker of `handshakes`.
-    pub(crate) queued_handshakes: Atomic<u32>,
-    /// Waits for the first data of listeners' connections (TCP_DEFER_ACCEPT).
-    pub(crate) deferred: OwnedWorkqueue,
-    /// Connections of all listeners that wait so.
-    pub(crate) deferred_accepts: Atomic<u32>,
-    /// Runs handshakes of sockets that connect.
-    pub(crate) connects: OwnedWorkqueue,
+    /// Wait for peers: with those of a listener or a socket that connects. Others must not be affected, nor other work
+    /// in this namespace.
+    pub(crate) workers: Arc<Workers>,
     /// Handles TCP events of connected sockets. Does not wait long for peers.
     pub(crate) events: OwnedWorkqueue,
 }
-
-/// Maximum concurrent handshakes of a queue: the maximum of a workqueue (`WQ_MAX_ACTIVE`).
-const HANDSHAKES: u16 = 2048;
 
 own_record! { Namespace: PerNetKey<Namespace> }
 
@@ -79,22 +63,10 @@ impl PerNet for Namespace {
             policy: KBox::pin_init(PolicyTable::new()?, GFP_KERNEL)?,
             paths: KBox::pin_init(Paths::new()?, GFP_KERNEL)?,
             listeners: OwnedWorkqueue::unbound(c"smc_listen", 0)?,
-            handshakes: OwnedWorkqueue::unbound(c"smc_handshake", HANDSHAKES.into())?,
-            queued_handshakes: Atomic::new(0),
-            deferred: OwnedWorkqueue::unbound(c"smc_deferred", HANDSHAKES.into())?,
-            deferred_accepts: Atomic::new(0),
-            connects: OwnedWorkqueue::unbound(c"smc_connect", HANDSHAKES.into())?,
+            workers: Workers::of(net)?,
             events: OwnedWorkqueue::unbound(c"smc_events", 0)?,
         };
         Ok(KBox::new(this, GFP_KERNEL)?)
-    }
-}
-
-impl Namespace {
-    /// Whether as many handshakes of listeners run, or wait for a worker, as can run at once.
-    /// Context: any.
-    pub(crate) fn is_congested(&self) -> bool {
-        self.queued_handshakes.load(Relaxed) >= HANDSHAKES.into()
     }
 }
 

@@ -367,9 +367,9 @@ impl Sock {
         let queue = match this.phase() {
             Phase::Closed => return,
             Phase::Listening => &namespace.listeners,
-            Phase::Connecting => &namespace.connects,
+            Phase::Connecting => &namespace.workers.connects,
             Phase::Active => &namespace.events,
-            Phase::Init | Phase::Fallback => &namespace.handshakes,
+            Phase::Init | Phase::Fallback => &namespace.workers.handshakes,
         };
         // If the work is queued already it will find what has happened.
         let _ = queue.enqueue::<Arc<Self>, 0>(sock);
@@ -555,7 +555,7 @@ impl TcpEvents for Sock {
     fn refuses_smc(this: ArcBorrow<'_, Self>, request: &RequestEnds) -> bool {
         let namespace = namespace::of(&this.sk);
         this.handshakes.load(Relaxed) >= listen::MAX_HANDSHAKES
-            || (this.limit_hs.load(Relaxed) && namespace.is_congested())
+            || (this.limit_hs.load(Relaxed) && namespace.workers.is_congested())
             || namespace.policy.denies(Role::Server, || Ends {
                 local: policy::end(Some(request.local)),
                 peer: policy::end(request.peer),

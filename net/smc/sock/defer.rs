@@ -10,10 +10,7 @@
 use kernel::{
     impl_has_work,
     new_work,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    },
+    sync::Arc,
     workqueue::{
         Work,
         WorkItem, //
@@ -33,10 +30,6 @@ use crate::{
     clock,
     namespace, //
 };
-
-/// Connections of a namespace whose data are awaited at a time, each by a worker. Further ones are accepted without
-/// data, as accept(2) may return one without in any case.
-const MAX_DEFERRED: u32 = 1024;
 
 /// A connection whose handshake is over, and whose data are awaited.
 #[pin_data]
@@ -64,25 +57,26 @@ pub(super) fn enqueue_when_due(child: &Arc<Sock>, listener: &Arc<Listener>, numb
 
 /// Has a worker wait for data; returns whether there is one.
 fn begin(child: &Arc<Sock>, listener: &Arc<Listener>, wait: Duration) -> bool {
-    let namespace = namespace::of(&child.sk);
-    if namespace.deferred_accepts.fetch_add(1, Relaxed) < MAX_DEFERRED {
-        let deferred = Arc::pin_init(
-            pin_init!(Deferred {
-                child: child.clone(),
-                listener: listener.clone(),
-                wait,
-                work <- new_work!("smc::sock::Deferred::work"),
-            }),
-            GFP_KERNEL,
-        );
-        if let Ok(deferred) = deferred {
-            if listener.add_deferred(child) {
-                let _ = namespace.deferred.enqueue::<Arc<Deferred>, 0>(deferred);
-                return true;
-            }
+    let workers = namespace::of(&child.sk).workers.clone();
+    if !workers.begin_deferred() {
+        return false;
+    }
+    let deferred = Arc::pin_init(
+        pin_init!(Deferred {
+            child: child.clone(),
+            listener: listener.clone(),
+            wait,
+            work <- new_work!("smc::sock::Deferred::work"),
+        }),
+        GFP_KERNEL,
+    );
+    if let Ok(deferred) = deferred {
+        if listener.add_deferred(child) {
+            let _ = workers.deferred.enqueue::<Arc<Deferred>, 0>(deferred);
+            return true;
         }
     }
-    namespace.deferred_accepts.fetch_sub(1, Relaxed);
+    workers.end_deferred();
     false
 }
 
@@ -106,9 +100,7 @@ impl WorkItem for Deferred {
         let _ = child.sk.wait_until(clock::timeout(this.wait), false, || {
             !listener.is_open() || is_due(child)
         });
-        namespace::of(&child.sk)
-            .deferred_accepts
-            .fetch_sub(1, Relaxed);
+        namespace::of(&child.sk).workers.end_deferred();
         if listener.remove_deferred(child) {
             // As TCP, in the order in which the data came.
             listener.accept_enqueue(child, listener.last_taken());

@@ -236,6 +236,12 @@ impl NewNetNs {
         self.net
     }
 
+    /// Whether it belongs to a user namespace other than the initial one, as any user can make.
+    pub fn is_of_user(&self) -> bool {
+        // SAFETY: By the type invariant; the owner of a namespace does not change, and the initial one always lives.
+        unsafe { (*self.net).user_ns != &raw mut bindings::init_user_ns }
+    }
+
     /// Creates a directory of settings, which is dropped with the object.
     /// Context: may sleep.
     ///

@@ -113,6 +113,43 @@ workers() {
 	cat /proc/[0-9]*/comm 2>/dev/null | grep -c ^kworker
 }
 
+# A listener that waits for data (TCP_DEFER_ACCEPT), and clients that send none.
+SILENT="
+import socket, sys
+def sock():
+    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+listener = sock()
+listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 1000)
+listener.bind(('127.0.0.1', 7000))
+listener.listen(1000)
+clients = [sock() for _ in range(int(sys.argv[1]))]
+for client in clients:
+    client.connect(('127.0.0.1', 7000))
+open(sys.argv[2], 'x').close()
+sys.stdin.read()
+"
+
+# users_share: the namespaces of an ordinary user have as many workers together as one of them may have.
+users_share() {
+	local before more i
+	rm -f /tmp/silent.*
+	mkfifo /tmp/hold && exec 9<>/tmp/hold || return
+	before=$(workers)
+	for i in 1 2; do
+		setpriv --reuid=65534 --regid=65534 --clear-groups unshare --user --map-root-user --net sh -c \
+			"ip link set lo up && echo 1 >/proc/sys/net/smc/smcd_loopback && exec python3 -c \"\$1\" 700 /tmp/silent.$i" \
+			sh "$SILENT" </tmp/hold 9>&- &
+	done
+	within 120 test -e /tmp/silent.1 && within 60 test -e /tmp/silent.2 && sleep 2
+	more=$(($(workers) - before))
+	exec 9>&-
+	wait
+	rm /tmp/hold
+	echo "# $more workers more"
+	# Some are of other queues.
+	[ "$more" -ge 1000 ] && [ "$more" -le 1150 ]
+}
+
 # is_memory_back: less than 4 MiB more than before of either, but for the stacks of workers that came.
 is_memory_back() {
 	local now more
@@ -123,6 +160,8 @@ is_memory_back() {
 		[ "${now[1]}" -lt $((BEFORE[1] + 4096 + (more > 0 ? more : 0) * 32)) ]
 }
 
+echo 1 >/proc/sys/net/smc/smcd_loopback
+check "silent clients of a user take no more threads in two namespaces than in one" users_share
 require "fifty namespaces on a bridge" up_mesh
 # After this each namespace knows each other one as its neighbour.
 check "a connection between any two" mesh $((NAMESPACES * (NAMESPACES - 1)))

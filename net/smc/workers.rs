@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Workers that wait for a peer: for handshakes, and for the first data of an accepted connection.
+//!
+//! Each occupies a thread of the kernel meanwhile, which no limit of processes counts. A namespace that the
+//! administrator has made, such as that of a container, has a set of its own, so that those of others cannot delay it.
+//! The namespaces of ordinary users (user namespaces), who can have any number, share one.
+
+use kernel::sync::{
+    atomic::{
+        Atomic,
+        Relaxed, //
+    },
+    Arc, //
+};
+use kernel_ext::{
+    global::{
+        Global,
+        Published, //
+    },
+    net::NewNetNs,
+    prelude::*,
+    workqueue::OwnedWorkqueue, //
+};
+
+/// Maximum concurrent work items of a queue: the maximum of a workqueue (`WQ_MAX_ACTIVE`).
+const MOST: u16 = 2048;
+
+/// Connections whose first data are awaited at a time, each by a worker (TCP_DEFER_ACCEPT). Further ones are accepted
+/// without data, as accept(2) may return one without in any case.
+const MAX_DEFERRED: u32 = 1024;
+
+static OF_USERS: Global<Workers> = Global::new();
+
+/// Holds what the namespaces of ordinary users share, for the life of the module.
+pub(crate) struct UserWorkers(#[expect(dead_code, reason = "for its drop")] Published<Workers>);
+
+impl UserWorkers {
+    /// Creates the workers, before any namespace.
+    pub(crate) fn new() -> Result<Self> {
+        let workers = Arc::new(Workers::new()?, GFP_KERNEL)?;
+        Ok(Self(OF_USERS.publish(workers)?))
+    }
+}
+
+/// The workers of a namespace, or of several.
+pub(crate) struct Workers {
+    /// Run handshakes of listeners. A peer can block one for seconds.
+    pub(crate) handshakes: OwnedWorkqueue,
+    /// Handshakes of all listeners that run, or wait for a worker of `handshakes`.
+    pub(crate) queued_handshakes: Atomic<u32>,
+    /// Run handshakes of sockets that connect.
+    pub(crate) connects: OwnedWorkqueue,
+    /// Wait for the first data of listeners' connections (TCP_DEFER_ACCEPT).
+    pub(crate) deferred: OwnedWorkqueue,
+    /// Connections of all listeners that wait so.
+    deferred_accepts: Atomic<u32>,
+}
+
+impl Workers {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            handshakes: OwnedWorkqueue::unbound(c"smc_handshake", MOST.into())?,
+            queued_handshakes: Atomic::new(0),
+            connects: OwnedWorkqueue::unbound(c"smc_connect", MOST.into())?,
+            deferred: OwnedWorkqueue::unbound(c"smc_deferred", MOST.into())?,
+            deferred_accepts: Atomic::new(0),
+        })
+    }
+
+    /// Returns those for a new namespace.
+    pub(crate) fn of(net: &NewNetNs) -> Result<Arc<Self>> {
+        match OF_USERS.get().filter(|_| net.is_of_user()) {
+            Some(shared) => Ok(shared),
+            None => Ok(Arc::new(Self::new()?, GFP_KERNEL)?),
+        }
+    }
+
+    /// Whether as many handshakes of listeners run, or wait for a worker, as can run at once.
+    /// Context: any.
+    pub(crate) fn is_congested(&self) -> bool {
+        self.queued_handshakes.load(Relaxed) >= MOST.into()
+    }
+
+    /// Counts a connection whose first data are awaited, until [`Self::end_deferred`]; returns whether one more may be.
+    /// Context: any.
+    pub(crate) fn begin_deferred(&self) -> bool {
+        let may_begin = self.deferred_accepts.fetch_add(1, Relaxed) < MAX_DEFERRED;
+        if !may_begin {
+            self.end_deferred();
+        }
+        may_begin
+    }
+
+    /// Undoes a [`Self::begin_deferred`] that returned true.
+    /// Context: any.
+    pub(crate) fn end_deferred(&self) {
+        self.deferred_accepts.fetch_sub(1, Relaxed);
+    }
+}
