@@ -396,7 +396,7 @@ impl Session<'_> {
             rmbe_index: rmbe.index(),
             token: conn.token(),
             rmbe_size: rmbe.size(),
-            mtu: port.mtu,
+            mtu: link.mtu(),
             rmb_addr: rtoken.addr,
             psn: link.psn(),
         })

@@ -308,17 +308,23 @@ impl IbDevice {
     /// Context: may sleep.
     fn check_ports(&self) {
         groups::fail_links_on(&self.device, |port| !self.has(port));
-        let is_active = |port| self.device.query_port(port).is_ok_and(|attr| attr.active);
-        if self.ports().any(is_active) {
+        if self.ports().any(|port| self.device.is_port_active(port)) {
             groups::on_port();
         }
     }
 
-    /// Returns true if a port is active and still has its address.
+    /// Returns true if a port can carry data. A port that has just come up may not have told so yet, and is asked.
     /// Context: may sleep.
+    fn is_active(&self, port: u32) -> bool {
+        let is_up = || self.device.query_port(port).is_ok_and(|attr| attr.active);
+        self.device.is_port_active(port) || is_up()
+    }
+
+    /// Returns true if a port is active and still has its address. Asks no firmware: that may take long, and the lists
+    /// of devices and groups are locked.
+    /// Context: does not sleep.
     fn has(&self, port: &PortInfo) -> bool {
-        let attr = self.device.query_port(port.port);
-        if self.device.has_failed() || !attr.is_ok_and(|attr| attr.active) {
+        if self.device.has_failed() || !self.device.is_port_active(port.port) {
             return false;
         }
         if port.transport == Transport::Iwarp {

@@ -100,7 +100,6 @@ pub(crate) struct PortInfo {
     /// The kind of the GID: RoCE v1 in groups of version 1.
     pub(crate) gid_kind: GidKind,
     pub(crate) mac: Mac,
-    pub(crate) mtu: Mtu,
     pub(crate) next_hop: Option<Mac>,
     /// Its physical network, if it has a name.
     pub(crate) pnetid: Option<PnetId>,
@@ -217,6 +216,8 @@ struct LinkInner {
 #[pin_data]
 pub(crate) struct Link {
     port: PortInfo,
+    /// The largest path MTU of the port.
+    mtu: Mtu,
     traffic_class: u8,
     qp_num: QpNum,
     psn: Psn,
@@ -255,6 +256,9 @@ impl Link {
         port: PortInfo,
         config: LinkConfig,
     ) -> Result<Arc<Self>, ResourceError> {
+        // Devices do not tell of a change.
+        let mtu = device.query_port(port.port)?.active_mtu;
+        let mtu = Mtu::from_code(mtu.code()).ok_or(EINVAL)?;
         let (resources, transport) = LinkTransport::new(port.transport, device, config.depth)?;
         let qp_num = QpNum::new(resources.qp.number()).ok_or(EINVAL)?;
         let pages = device.limits().max_fast_reg_pages as usize;
@@ -272,6 +276,7 @@ impl Link {
         let link = Arc::pin_init(
             pin_init!(Self {
                 port,
+                mtu,
                 traffic_class: config.traffic_class,
                 qp_num,
                 psn: Psn::from_low_bits(random::number_u32()),
@@ -297,6 +302,11 @@ impl Link {
     /// Returns our port.
     pub(crate) fn port(&self) -> &PortInfo {
         &self.port
+    }
+
+    /// Returns the largest path MTU of our port, when the link was made.
+    pub(crate) fn mtu(&self) -> Mtu {
+        self.mtu
     }
 
     /// Returns the traffic class of the packets that we send.

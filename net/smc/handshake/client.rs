@@ -250,7 +250,7 @@ fn first_contact(
     let (server, at) = (accepted.server(), conn.link_ref());
     let (link, net) = (&at.link, session.tcp.netns());
     first_contact::save_peer(conn, server, accepted.peer())?;
-    let mtu = link.port().mtu.min(server.mtu);
+    let mtu = link.mtu().min(server.mtu);
     first_contact::ready_to_receive(conn, PeerQp::of(server, mtu))?;
     // Before the CONFIRM: the server's first LLC request may arrive while that is being sent.
     let grace = first_contact::begin(&session.clc, conn);

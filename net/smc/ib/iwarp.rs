@@ -25,8 +25,7 @@ use smc_proto::{
     id::{
         Gid,
         Ipv4,
-        Mac,
-        Mtu, //
+        Mac, //
     },
     link::Transport, //
 };
@@ -139,11 +138,9 @@ impl IbDevice {
 
     /// Returns a port, if it is active, for links from the address of that GID.
     fn iwarp_port(self: &Arc<Self>, port: u32, name: Gid) -> Result<PortGid, Cause> {
-        let attr = self.device.query_port(port);
-        let attr = attr
-            .ok()
-            .filter(|attr| attr.active)
-            .ok_or(Cause::PortDown)?;
+        if !self.is_active(port) {
+            return Err(Cause::PortDown);
+        }
         let local = LOCAL.get().ok_or(Cause::NoDevice)?;
         let mac = self.iwarp_mac(port).unwrap_or(local.random_mac());
         local.set_system_mac(mac);
@@ -154,7 +151,6 @@ impl IbDevice {
             sgid_index: 0,
             gid_kind: GidKind::Ib,
             mac,
-            mtu: Mtu::from_code(attr.active_mtu.code()).ok_or(Cause::PortDown)?,
             next_hop: None,
             pnetid: self.pnetid(port),
         };

@@ -27,8 +27,7 @@ use smc_proto::{
     id::{
         Gid,
         Ipv4,
-        Mac,
-        Mtu, //
+        Mac, //
     },
     link::Transport,
     pnet::PnetId,
@@ -327,8 +326,7 @@ impl IbDevice {
     }
 
     fn check_active(&self, port: u32) -> Result<(), Cause> {
-        let attr = self.device.query_port(port);
-        match attr.is_ok_and(|attr| attr.active) {
+        match self.is_active(port) {
             true => Ok(()),
             false => Err(Cause::PortDown),
         }
@@ -341,13 +339,12 @@ impl IbDevice {
         vlan: u16,
         is_it: impl Fn(&GidEntry) -> bool,
     ) -> Option<PortGid> {
-        let attr = self.device.query_port(port).ok()?;
         let in_vlan = |gid: &GidEntry| gid.vlan == Some(vlan).filter(|vlan| *vlan != NO_VLAN);
         let gid = self
             .device
             .find_gid(port, |gid| in_vlan(gid) && is_it(gid))?;
-        let mac = self.mac(port).or(gid.mac).filter(|_| attr.active)?;
-        let mac = Mac(mac);
+        let mac = self.mac(port).or(gid.mac);
+        let mac = Mac(mac.filter(|_| self.is_active(port))?);
         if let Some(local) = LOCAL.get() {
             local.set_system_mac(mac);
         }
@@ -360,7 +357,6 @@ impl IbDevice {
                 sgid_index: gid.index,
                 gid_kind: gid.kind,
                 mac,
-                mtu: Mtu::from_code(attr.active_mtu.code())?,
                 next_hop: None,
                 pnetid: self.pnetid(port),
             },

@@ -222,7 +222,7 @@ fn ready_to_receive(
         gid: peer.gid,
         mac: peer.mac,
         psn: peer.psn,
-        mtu: peer.mtu.ok_or(EINVAL)?.min(link.port().mtu),
+        mtu: peer.mtu.ok_or(EINVAL)?.min(link.mtu()),
     };
     link.ready_to_receive(end, LinkRx::new(group, idx)?)
 }
@@ -239,7 +239,7 @@ pub(super) fn answer(group: &Arc<LinkGroup>, on: LinkIdx, idx: LinkIdx, offer: &
             let end = group.local_end(idx, link);
             let new = NewEnd {
                 end,
-                mtu: link.port().mtu.min(offer.mtu.unwrap_or(link.port().mtu)),
+                mtu: link.mtu().min(offer.mtu.unwrap_or(link.mtu())),
                 psn: link.psn(),
                 listen_addr: *listen_addr,
                 keys: List::new(keys).unwrap_or_default(),
@@ -362,7 +362,7 @@ fn begin_offer(group: &Arc<LinkGroup>, why: AddLinkTrigger) -> Option<()> {
     };
     let offer = NewEnd {
         end: group.local_end(idx, &new),
-        mtu: new.port().mtu,
+        mtu: new.mtu(),
         psn: new.psn(),
         listen_addr: None,
         keys: List::new(&keys).unwrap_or_default(),

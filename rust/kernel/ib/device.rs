@@ -112,8 +112,6 @@ pub struct PortAttr {
     pub active: bool,
     /// Largest path MTU at present.
     pub active_mtu: IbMtu,
-    /// Entries of the GID table, used and unused.
-    pub gid_table_len: u32,
 }
 
 /// Identity of a net device, for comparisons; holds no reference.
@@ -308,7 +306,16 @@ impl Device {
         self.inline_len.fetch_min(len, Ordering::Relaxed);
     }
 
-    /// Queries the state of a port.
+    /// Whether a port can carry data, by the last event of it, before which the kernel's cache is updated.
+    /// Context: any.
+    pub fn is_port_active(&self, port: u32) -> bool {
+        let mut state = bindings::ib_port_state_IB_PORT_NOP;
+        // SAFETY: By the type invariant `ptr` is valid; `ib_get_cached_port_state` checks the port number.
+        let ret = unsafe { bindings::ib_get_cached_port_state(self.as_ptr(), port, &mut state) };
+        ret == 0 && state == bindings::ib_port_state_IB_PORT_ACTIVE
+    }
+
+    /// Queries the state of a port: on hardware, that is several commands for its firmware.
     /// Context: may sleep.
     ///
     /// # Errors
@@ -321,7 +328,6 @@ impl Device {
         Ok(PortAttr {
             active: attr.state == bindings::ib_port_state_IB_PORT_ACTIVE,
             active_mtu: IbMtu::from_code_clamped(attr.active_mtu),
-            gid_table_len: u32::try_from(attr.gid_tbl_len).unwrap_or(0),
         })
     }
 

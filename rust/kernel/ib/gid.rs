@@ -78,19 +78,20 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// `ENODATA` or `EINVAL` if there is no such entry.
+    /// `ENODATA` if the entry is not used, `EINVAL` if there is no such entry or port.
     pub fn gid(&self, port: u32, index: u8) -> Result<GidEntry> {
         self.gid_attr(port, index)?.read(index)
     }
 
     /// Returns the first used entry of a port's GID table for which `is_it` holds, if it is one that a queue pair can
     /// name. Stops there, as the table may be long and mostly unused.
-    /// Context: process, may sleep.
+    /// Context: process.
     pub fn find_gid(&self, port: u32, is_it: impl Fn(&GidEntry) -> bool) -> Option<GidEntry> {
-        let len = self.query_port(port).ok()?.gid_table_len;
         (0..=u8::MAX)
-            .take_while(|index| u32::from(*index) < len)
-            .filter_map(|index| self.gid(port, index).ok())
+            .map(|index| self.gid(port, index))
+            // Behind the end of the table.
+            .take_while(|entry| !matches!(entry, Err(e) if *e == EINVAL))
+            .filter_map(Result::ok)
             .find(is_it)
     }
 

@@ -22,6 +22,21 @@ redis() {
 		in_ns a timeout 90 smc run redis-benchmark -h "$IP_B" -t set,get -c 8 -d 1024 -n 1000 --csv
 }
 
+# asks MOST COMMAND...: the command succeeds, and RDMA devices are asked for the state of their port so often at most.
+asks() {
+	local most=$1 tracing=/sys/kernel/tracing asked code
+	shift
+	[ -e $tracing/trace ] || mount -t tracefs none $tracing
+	echo rxe_query_port >$tracing/set_ftrace_filter && echo function >$tracing/current_tracer || return
+	"$@"
+	code=$?
+	asked=$(grep -c rxe_query_port $tracing/trace)
+	echo nop >$tracing/current_tracer
+	echo >$tracing/set_ftrace_filter
+	echo "# asked $asked times"
+	[ $code = 0 ] && [ "$asked" -le "$most" ]
+}
+
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "network" up_netns
@@ -37,6 +52,10 @@ check_not "the module stays while redis listens" rmmod smc
 kill "$redis"
 wait "$redis" 2>/dev/null
 check "connections at once" smctest --expect smc many --connections 50 --kib 16
+# With the function tracer: the kernel for tests has none. A new link asks once.
+case $FLAVOUR in
+debian-*) check "connections ask no device" asks 4 smctest --expect smc many --connections 50 --kib 1 ;;
+esac
 # Of a kernel without the sizes that debugging adds. Two RMBEs have 32 KiB, and two TCP sockets 7.
 check "an idle connection is small" smctest --expect smc idle --connections 500 --most 44
 check "module unloads" within 20 unload_smc
