@@ -262,12 +262,13 @@ fn terminate_where(why: TerminateReason, is_due: impl Fn(&LinkGroup) -> bool) {
     }
 }
 
-/// Makes room for another group with a peer at that address, or returns why there may be none; see [`add`].
+/// Makes room for another group of the namespace `net` with a peer at that address, or returns why there may be none;
+/// see [`add`].
 /// Context: may sleep.
-pub(crate) fn make_room(peer: IpAddr) -> Result<(), Failure> {
+pub(crate) fn make_room(net: NetNsId, peer: IpAddr) -> Result<(), Failure> {
     let groups = GROUPS.get().ok_or(Reason::Internal)?;
     let list = groups.list.lock();
-    let room = list.make_room(peer, groups.most);
+    let room = list.make_room(net, peer, groups.most);
     room.map_err(|cause| Failure::Declined(Reason::Memory, Some(cause)))
 }
 
@@ -281,7 +282,7 @@ pub(crate) fn add(group: &Arc<LinkGroup>, peer: IpAddr) -> Result<(), Failure> {
     let groups = GROUPS.get().ok_or(Reason::Internal)?;
     let mut list = groups.list.lock();
     // Others may have been added since room was made.
-    let room = list.make_room(peer, groups.most);
+    let room = list.make_room(group.params.net, peer, groups.most);
     room.map_err(|cause| Failure::Declined(Reason::Memory, Some(cause)))?;
     let added = list.add(group.clone(), peer);
     Ok(added.map_err(|_| Reason::Memory)?)

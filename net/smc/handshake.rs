@@ -291,7 +291,7 @@ impl Session<'_> {
         let port = &path.port;
         let params = self.lgr_params(new, port.vlan)?;
         let peer = params.ends.peer;
-        groups::make_room(peer)?;
+        groups::make_room(params.net, peer)?;
         let link = Link::new(port.device(), port.info, params.link).map_err(|e| {
             port.note_failure(e.error);
             groups::spare_queue_pair(port.device());

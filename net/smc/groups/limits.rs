@@ -11,7 +11,10 @@ use kernel::{
 };
 use kernel_ext::{
     ib::Device,
-    net::memory,
+    net::{
+        memory,
+        NetNsId, //
+    },
     prelude::*, //
 };
 use smc_proto::{
@@ -30,7 +33,8 @@ use crate::{
     lgr::LinkGroup, //
 };
 
-/// Groups with one address: enough for a thousand connections with a peer that allows sixteen in a group, the minimum.
+/// Groups of a namespace with one address, which may be another host elsewhere: enough for a thousand connections with
+/// a peer that allows sixteen in a group, the minimum.
 const OF_PEER: usize = 64;
 
 /// Memory of the host per group, in all. A group uses some 100 KiB.
@@ -60,31 +64,31 @@ struct Count {
 }
 
 impl LgrList {
-    /// Makes room for a group with a peer at that address: at the limit, ends the group that has been without
-    /// connections longest.
+    /// Makes room for a group of the namespace `net` with a peer at that address: at the limit, ends the group that has
+    /// been without connections longest.
     ///
     /// # Errors
     ///
     /// The limit that was reached, if no group is without connections.
-    pub(super) fn make_room(&self, peer: IpAddr, most: usize) -> Result<(), Cause> {
+    pub(super) fn make_room(&self, net: NetNsId, peer: IpAddr, most: usize) -> Result<(), Cause> {
+        let is_peer = |other: IpAddr, group: &LinkGroup| other == peer && group.params.net == net;
         let (mut all, mut of_peer) = (Count::default(), Count::default());
         for listed in &self.groups {
             let is_living = usize::from(listed.group.terminating().is_none());
             all.all += 1;
             all.living += is_living;
-            if listed.peer == peer {
+            if is_peer(listed.peer, &listed.group) {
                 of_peer.all += 1;
                 of_peer.living += is_living;
             }
         }
         let limits = [
-            (of_peer, OF_PEER, Some(peer), Cause::PeerGroups),
-            (all, most, None, Cause::AllGroups),
+            (of_peer, OF_PEER, false, Cause::PeerGroups),
+            (all, most, true, Cause::AllGroups),
         ];
-        for (count, limit, peer, cause) in limits {
-            let is_meant = |other: IpAddr| peer.is_none_or(|peer| peer == other);
-            let has_room =
-                count.living < limit || self.terminate_idlest(now(), |peer, _| is_meant(peer));
+        for (count, limit, is_any, cause) in limits {
+            let is_meant = |other, group: &LinkGroup| is_any || is_peer(other, group);
+            let has_room = count.living < limit || self.terminate_idlest(now(), is_meant);
             if !has_room || count.all >= limit + limit / ENDING {
                 return Err(cause);
             }
