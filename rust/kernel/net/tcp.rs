@@ -306,7 +306,7 @@ impl TcpSocket {
 
     /// Runs `f` with the socket locked (`lock_sock`).
     /// Context: may sleep.
-    fn locked<T>(&self, f: impl FnOnce(*mut bindings::sock) -> T) -> T {
+    pub(in crate::net) fn locked<T>(&self, f: impl FnOnce(*mut bindings::sock) -> T) -> T {
         let sk = self.sk_ptr();
         // SAFETY: The socket is alive; sleeping is allowed.
         unsafe { bindings::lock_sock_nested(sk, 0) };

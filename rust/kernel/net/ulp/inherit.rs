@@ -7,17 +7,11 @@
 //! C headers: [`include/net/sock.h`](srctree/include/net/sock.h),
 //! [`include/linux/tcp.h`](srctree/include/linux/tcp.h)
 
-use core::{
-    ffi::c_void,
-    mem::size_of, //
-};
+use core::ffi::c_void;
 
 use super::super::{
     args::SockOptIn,
-    converted::version_of,
-    tcp::TcpSocket,
-    IpVersion,
-    SockAddr, //
+    tcp::TcpSocket, //
 };
 use crate::{
     bindings,
@@ -37,7 +31,7 @@ macro_rules! copy {
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if a setting cannot be copied, `EBUSY` if another kernel service uses the socket; those of bind(2).
+/// `EOPNOTSUPP` if a setting cannot be copied, `EBUSY` if another kernel service uses the socket, `EADDRINUSE`.
 ///
 /// # Safety
 ///
@@ -278,7 +272,7 @@ unsafe fn congestion_control(old: *mut bindings::sock, new: &TcpSocket) -> Resul
     )
 }
 
-/// Binds `new` to the address of `old`, and unbinds `old`.
+/// Gives `new` the address and the port of `old`, which has them no longer.
 ///
 /// # Safety
 ///
@@ -295,29 +289,35 @@ unsafe fn address(old: *mut bindings::sock, new: &TcpSocket) -> Result {
     if !has_port && locks == 0 {
         return Ok(());
     }
-    // SAFETY: As above.
-    let mut name = unsafe { name_of(old) };
-    let len = size_of::<bindings::sockaddr_in6>() as i32;
-    // SAFETY: The address is valid for that length.
-    let name = unsafe { SockAddr::new((&raw mut name).cast(), len) };
-    let sk = new.sk_ptr();
-    // Both have the port for a moment, so that no other socket gets it.
-    // SAFETY: As above.
-    let reuse = unsafe { (*sk).__sk_common.skc_reuse() };
-    // SAFETY: As above.
-    unsafe {
-        (*sk)
-            .__sk_common
-            .set_skc_reuse(bindings::SK_FORCE_REUSE as u8)
-    };
-    let bound = new.bind(name);
-    // SAFETY: As above.
-    unsafe {
-        (*sk).__sk_common.set_skc_reuse(reuse);
-        // The address does not show whether the application has chosen the port.
-        (*sk).sk_userlocks = (*sk).sk_userlocks & !BOUND | locks;
-    }
-    bound?;
+    // bind(2) would ask anew who may have the port, and programs of the control group for another address.
+    new.locked(|sk| {
+        // SAFETY: As above; `sk` is new, of the same version of IP, and locked.
+        unsafe {
+            names(old, sk);
+            let ports = match (*(*sk).__sk_common.skc_prot).get_port {
+                Some(get_port) if has_port => Some((
+                    get_port,
+                    (*old).__sk_common.__bindgen_anon_3.__bindgen_anon_1.skc_num,
+                )),
+                _ => None,
+            };
+            if let Some((get_port, number)) = ports {
+                // Both have the port for a moment, so that no other socket gets it.
+                let reuse = (*sk).__sk_common.skc_reuse();
+                let force = bindings::SK_FORCE_REUSE as u8;
+                (*sk).__sk_common.set_skc_reuse(force);
+                let failed = get_port(sk, number);
+                (*sk).__sk_common.set_skc_reuse(reuse);
+                if failed != 0 {
+                    return Err(EADDRINUSE);
+                }
+                (*sk.cast::<bindings::inet_sock>()).inet_sport = number.to_be();
+            }
+            // The address does not show whether the application has chosen the port.
+            (*sk).sk_userlocks = (*sk).sk_userlocks & !BOUND | locks;
+        }
+        Ok(())
+    })?;
     // SAFETY: As above: a TCP socket has such a function.
     let put_port = unsafe { (*(*old).__sk_common.skc_prot).put_port };
     if let (true, Some(put_port)) = (has_port, put_port) {
@@ -330,34 +330,25 @@ unsafe fn address(old: *mut bindings::sock, new: &TcpSocket) -> Result {
 // CAST: Bits of a byte.
 const BOUND: u8 = (bindings::SOCK_BINDADDR_LOCK | bindings::SOCK_BINDPORT_LOCK) as u8;
 
-/// Returns the address that the socket is bound to, of its own family.
+/// Copies the local addresses.
 ///
 /// # Safety
 ///
-/// As [`all`].
-unsafe fn name_of(old: *mut bindings::sock) -> bindings::sockaddr_in6 {
-    let inet = old.cast::<bindings::inet_sock>();
-    let mut name = bindings::sockaddr_in6::default();
-    // SAFETY: By the caller's promise; the addresses of the socket are plain data.
+/// As [`all`]; `new` must be locked.
+unsafe fn names(old: *mut bindings::sock, new: *mut bindings::sock) {
+    // SAFETY: By the caller's promise; the addresses of a socket are plain data.
     unsafe {
-        let common = &raw const (*old).__sk_common;
-        match version_of(old) {
-            IpVersion::V4 => {
-                let v4 = (&raw mut name).cast::<bindings::sockaddr_in>();
-                (*v4).sin_family = (*common).skc_family;
-                (*v4).sin_port = (*inet).inet_sport;
-                (*v4).sin_addr.s_addr = (*common).__bindgen_anon_1.__bindgen_anon_1.skc_rcv_saddr;
-            }
-            IpVersion::V6 => {
-                name.sin6_family = (*common).skc_family;
-                name.sin6_port = (*inet).inet_sport;
-                #[cfg(CONFIG_IPV6)]
-                {
-                    name.sin6_addr = (*common).skc_v6_rcv_saddr;
-                }
-                name.sin6_scope_id = u32::try_from((*common).skc_bound_dev_if).unwrap_or(0);
-            }
+        let (from, to) = (&raw const (*old).__sk_common, &raw mut (*new).__sk_common);
+        (*to).__bindgen_anon_1.__bindgen_anon_1.skc_rcv_saddr =
+            (*from).__bindgen_anon_1.__bindgen_anon_1.skc_rcv_saddr;
+        (*new.cast::<bindings::inet_sock>()).inet_saddr =
+            (*old.cast::<bindings::inet_sock>()).inet_saddr;
+        #[cfg(CONFIG_IPV6)]
+        {
+            (*to).skc_v6_rcv_saddr = (*from).skc_v6_rcv_saddr;
+        }
+        if let (Some(from), Some(to)) = (inet6_of(old), inet6_of(new)) {
+            (*to).saddr = (*from).saddr;
         }
     }
-    name
 }

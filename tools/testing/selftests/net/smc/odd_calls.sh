@@ -262,6 +262,21 @@ c.send(b'x')
 same('what passes the filter', s.recv(1), b'x')
 "
 
+# A socket that root has bound can be made one of SMC by who may not bind to that port.
+BOUND_BY_ROOT="
+for family, any in ((socket.AF_INET, '0.0.0.0'), (socket.AF_INET, B), (socket.AF_INET6, '::'), (socket.AF_INET6, '::1')):
+    s = socket.socket(family)
+    s.bind((any, 80))
+    os.seteuid(65534)
+    same('TCP_ULP', errno_of(s.setsockopt, 6, 31, b'smc'), None)
+    same('its address', s.getsockname()[:2], (any, 80))
+    same('listen', errno_of(s.listen, 5), None)
+    o = socket.socket(family)
+    os.seteuid(0)
+    same('the port of another one', errno_of(o.bind, (any, 80)), 'EADDRINUSE')
+    s.close(); o.close()
+"
+
 # every PROTOCOL KIND NAME
 every() {
 	check "$3: accept(2) goes on where the socket was shut down and listens again" odd "$1" "$2" "$LISTEN_AGAIN"
@@ -288,6 +303,7 @@ require "network" up_netns
 
 over_tcp 0 tcp "TCP"
 over_tcp 256 fallback "after a fallback"
+check "TCP_ULP on a port below 1024, by a user" odd 0 tcp "$BOUND_BY_ROOT"
 require "soft RoCE" up_rxe
 require "enterprise ID" common_eid
 every 256 smc "over RDMA"
