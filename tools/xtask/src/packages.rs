@@ -158,7 +158,8 @@ pub(crate) fn ensure(set: PackageSet) -> Result<()> {
     apt(&args)
 }
 
-fn installed() -> Result<HashSet<String>> {
+/// Returns the names of the packages that are installed.
+pub(crate) fn installed() -> Result<HashSet<String>> {
     let list =
         output(Command::new("dpkg-query").args(["-W", "-f", "${Package} ${db:Status-Abbrev}\n"]))
             .context("this works on Debian 12 and 13 (and relatives with dpkg and apt)")?;

@@ -29,6 +29,7 @@ pub(crate) enum Suite {
     Liburing,
     Libuv,
     Mariadb,
+    Node,
     Ruby,
     Rust,
 }
@@ -48,6 +49,7 @@ impl Suite {
             Self::Liburing => liburing(dirs, &kept),
             Self::Libuv => libuv(dirs, &kept),
             Self::Mariadb => mariadb(&kept),
+            Self::Node => node(dirs, &kept),
             Self::Ruby => ruby(dirs, &kept),
             Self::Rust => rust(dirs),
         }
@@ -514,6 +516,36 @@ fn ruby(dirs: &Dirs, kept: &Path) -> Result<PathBuf> {
         let apt = sources(dirs, &apt::codename())?;
         fs::rename(apt.source(&format!("ruby{version}"), &scratch)?, &dir)?;
     }
+    Ok(dir)
+}
+
+/// Unpacks the distribution's Node.js, as what is installed may be another vendor's, with what it depends on and this
+/// machine lacks, and the tests of its source package. Returns the folder that is its root, with `test`.
+fn node(dirs: &Dirs, kept: &Path) -> Result<PathBuf> {
+    let release = apt::codename();
+    let dir = kept.join(format!("node-{release}"));
+    if dir.is_dir() {
+        return Ok(dir);
+    }
+    println!("Node.js' tests: fetching");
+    let scratch = kept.join("node.new");
+    let packages = scratch.join("packages");
+    clear(&scratch)?;
+    let lists = dirs.cache.join("apt").join(&release);
+    let apt = Apt::new(&lists, &apt::mirror()?, &[&release])?;
+    let installed = packages::installed()?;
+    for deb in apt.download_with_dependencies(&["nodejs"], &packages)? {
+        let file = deb.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        let name = file.split('_').next().unwrap_or_default();
+        let is_own = name.starts_with("node") || name.starts_with("libnode");
+        if is_own || !installed.contains(name) {
+            run(Command::new("dpkg-deb").arg("-x").arg(&deb).arg(&scratch))?;
+        }
+    }
+    let source = sources(dirs, &release)?.source("nodejs", &packages)?;
+    fs::rename(source.join("test"), scratch.join("test"))?;
+    fs::remove_dir_all(&packages)?;
+    fs::rename(&scratch, &dir)?;
     Ok(dir)
 }
 

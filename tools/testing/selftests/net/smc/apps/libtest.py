@@ -17,8 +17,8 @@ LIMIT = 60
 
 
 def run_test(command, name, folder, log, passed, skipped):
-    """Runs the test of this name in that folder, with an input that has no end, and returns its outcome: it has passed,
-    or was skipped, if that is part of the output."""
+    """Runs the test of this name in that folder, with an input that has no end, and returns its outcome: it was skipped,
+    or has passed, if that is part of the output."""
     stdin, held = os.pipe()
     process = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                cwd=folder, start_new_session=True)
@@ -32,10 +32,10 @@ def run_test(command, name, folder, log, passed, skipped):
         return 'hangs'
     finally:
         os.close(held)
-    if process.returncode == 0 and passed in output:
-        return 'ok'
     if process.returncode == 0 and skipped in output:
         return 'skipped'
+    if process.returncode == 0 and passed in output:
+        return 'ok'
     print(f'== {name} ends with {process.returncode}\n{output}', file=log, flush=True)
     return 'fails'
 
