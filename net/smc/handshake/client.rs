@@ -284,7 +284,7 @@ fn reuse(
     let named = reservation.group().named_link(&wanted);
     let at = named.ok_or(Reason::NoServerLink)?;
     let conn = session.create_conn(reservation, at.clone())?;
-    session.complete(conn, |session, conn| {
+    let conn = session.complete(conn, |session, conn| {
         join::save_peer_rmbe(conn, &at, accepted.server())?;
         let announced = session.clc.wake_on_tcp(|| {
             let wait = TurnWait {
@@ -301,7 +301,9 @@ fn reuse(
         path::check_link(&conn.group, &at, &session.clc)?;
         join::may_confirm(&mut session.clc, accepted_at)?;
         join::while_rmbe_is_known(conn, || confirm(session, conn, &at, accepted, None))
-    })
+    })?;
+    conn.group.balance_after_join(at.idx);
+    Ok(conn)
 }
 
 fn confirm(

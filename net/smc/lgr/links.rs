@@ -43,7 +43,10 @@ use smc_proto::{
         MAX_LINKS, //
     },
     link::next_number,
-    llc::LocalEnd,
+    llc::{
+        link_work::LinkWork,
+        LocalEnd, //
+    },
     time::Duration,
     wire::Version, //
 };
@@ -350,6 +353,16 @@ impl LinkGroup {
     /// Context: does not sleep.
     pub(crate) fn loads_of(&self, links: &LinkMap<bool>) -> Loads {
         self.inner.lock().conns.loads_of(links)
+    }
+
+    /// Balances the loads if a connection that began on link `idx` makes them uneven. A client uses the link that the
+    /// server named by its own loads, which balancing has made others than those here.
+    /// Context: does not sleep.
+    pub(crate) fn balance_after_join(self: &Arc<Self>, idx: LinkIdx) {
+        let has_several = self.links().present().nth(1).is_some();
+        if has_several && balance::is_crowded(&self.loads_of(&self.eligible_links()), idx) {
+            self.queue_link_work(LinkWork::Rebalance);
+        }
     }
 
     /// Returns the active link with the fewest connections of those for which `is_meant` holds; the last of several.

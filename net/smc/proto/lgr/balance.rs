@@ -21,6 +21,15 @@ pub fn choose(loads: &Loads) -> Option<LinkIdx> {
     Some(loads.present().min_by_key(|(_, load)| **load)?.0)
 }
 
+/// Whether the loads should be balanced after a connection began on link `idx`, which the peer has chosen by its own
+/// loads: another link has less by two.
+pub fn is_crowded(loads: &Loads, idx: LinkIdx) -> bool {
+    let least = loads.iter().flatten().min();
+    loads[idx]
+        .zip(least)
+        .is_some_and(|(load, least)| load >= least.saturating_add(2))
+}
+
 /// Returns how many connections to move away from link `idx` so that all links carry the same number, or one less.
 pub fn excess(loads: &Loads, idx: LinkIdx) -> usize {
     let Some(load) = loads[idx] else {
@@ -46,6 +55,15 @@ mod tests {
             *place = *load;
         }
         loads
+    }
+
+    #[test]
+    fn a_link_that_the_peer_filled_is_crowded() {
+        let crowded = |of: &[Option<usize>]| is_crowded(&loads(of), LinkIdx::ALL[0]);
+        assert!(crowded(&[Some(9), Some(8), Some(7)]));
+        assert!(!crowded(&[Some(8), Some(8), Some(7)]));
+        assert!(!crowded(&[Some(9), None]));
+        assert!(!crowded(&[None, Some(1), Some(9)]));
     }
 
     #[test]
