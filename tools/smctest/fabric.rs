@@ -22,11 +22,6 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Consecutive checks that must succeed: a link that was just created may not have been tested yet.
 const LOOKS: usize = 3;
 
-/// The least that a device has to send of what its connections send, percent: some of it was on its way before. There
-/// is no upper limit, as what a busy machine does not acknowledge in time is sent again; that a device carries the
-/// connections of another one is seen there.
-const LEAST: u64 = 80;
-
 /// The devices of several machines, each with one link once recovery is complete.
 pub(crate) struct Fabric {
     machines: Vec<Vec<String>>,
@@ -69,8 +64,9 @@ impl Fabric {
     }
 
     /// Fails unless the devices of a machine have the same number of connections, or one more or less, and each sends
-    /// what its connections send while `transfer` has each of them transfer the bytes that it returns. Measures again
-    /// if connections were moved meanwhile: a busy machine loses links.
+    /// at least what its connections send while `transfer` has each of them transfer the bytes that it returns: more
+    /// where a busy machine does not acknowledge them in time. Measures again if connections were moved meanwhile, as
+    /// links are lost there, too.
     pub(crate) fn compare(&self, transfer: impl Fn() -> Result<u64>) -> Result<()> {
         let start = Instant::now();
         loop {
@@ -102,7 +98,7 @@ impl Fabric {
             let share = (after - before) * 100 / (connections * bytes).max(1);
             println!("# failover: {device} sent {share} % of what its {connections} connections transferred");
             ensure!(
-                *connections > 0 && share >= LEAST,
+                *connections > 0 && share >= 100,
                 "{device} does not carry its connections"
             );
         }

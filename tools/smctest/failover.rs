@@ -119,12 +119,12 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Waits until `bytes` more came back on each connection; returns that number.
+/// Waits until `bytes` that are sent from now on came back on each connection; returns that number.
 fn transfer_each(transfers: &[Transfer], bytes: u64) -> Result<u64> {
     let start = Instant::now();
     let goals: Vec<u64> = transfers
         .iter()
-        .map(|transfer| transfer.received() + bytes)
+        .map(|transfer| transfer.sent() + bytes)
         .collect();
     for (transfer, goal) in transfers.iter().zip(goals) {
         while transfer.received() < goal {

@@ -118,6 +118,11 @@ impl Transfer {
         self.seed
     }
 
+    /// Bytes that were sent, or are just being sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
     /// Bytes that came back.
     pub(super) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)

@@ -271,6 +271,7 @@ fn run_script(dirs: &Dirs, args: VmArgs, options: &KernelOptions<'_>) -> Result<
         is_b_killed: false,
         counts_instructions: false,
         every: 1,
+        is_alone: false,
     };
     let mut spec = GuestSpec::read(&script)?.unwrap_or(default);
     if let Some(flavour) = args.flavour {

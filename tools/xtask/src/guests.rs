@@ -87,6 +87,8 @@ pub(crate) struct GuestSpec {
     pub(crate) counts_instructions: bool,
     /// Of how many days one is the script's turn in a daily run.
     pub(crate) every: u64,
+    /// No other script runs beside it.
+    pub(crate) is_alone: bool,
 }
 
 /// The same for a script on its further kernels.
@@ -232,6 +234,7 @@ impl GuestSpec {
             is_b_killed,
             counts_instructions: flag("clock", "instructions")?,
             every,
+            is_alone: flag("beside", "nothing")?,
         }))
     }
 }

@@ -41,6 +41,11 @@ impl Budget {
         self.load
     }
 
+    /// Returns what a script takes beside which no other one may run.
+    pub(crate) fn all(self) -> f64 {
+        2.0 * self.processors as f64
+    }
+
     /// Returns the most scripts that it permits to run at once.
     pub(crate) fn most(self) -> usize {
         self.scripts

@@ -220,7 +220,11 @@ fn prepare<'a>(
         if let Some(job) = stage.script(script, spec, tally)? {
             let name = spec.run_name(script);
             let time = stage.durations.time(&name, spec.timeout);
-            ready.push((time, (stage.durations.load(&name), job)));
+            let load = match spec.is_alone {
+                true => budget().all(),
+                false => stage.durations.load(&name),
+            };
+            ready.push((time, (load, job)));
         }
     }
     ready.sort_by_key(|(time, _)| *time);

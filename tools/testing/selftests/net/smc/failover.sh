@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # every: 5 days
+# beside: nothing
 # timeout: 900
 # Links go and come back under connections that transfer both ways: nothing is lost, doubled or broken.
 

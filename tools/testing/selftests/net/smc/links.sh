@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # every: 5 days
+# beside: nothing
 # timeout: 540
 # Which links a group has: one for each two ports that reach each other, symmetric or not, up to eight, and
 # again when ports go and come. What 64 connections send by eight links is spread over them.
