@@ -14,6 +14,7 @@ mod rust;
 mod scripts;
 mod transport;
 mod types;
+mod units;
 mod words;
 
 use std::fs;
@@ -79,6 +80,7 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
     let contexts = context::Contexts::new()?;
     let mut impls = impls::Impls::new(&layers)?;
     let words = words::Words::read(&dirs.repo)?;
+    let units = units::Units::new()?;
     let mut circles = circles::Crates::default();
     let mut claims = claims::Claims::new()?;
     let mut locks = locks::Locks::new()?;
@@ -96,6 +98,7 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
         locks.add(path, &text);
         words.check(path, &text, &mut findings);
         rmb.check(path, &text, &mut findings);
+        units.check(path, &text, &mut findings);
         if Path::new(path).extension().is_some_and(|e| e == "rs") {
             rust::check(path, &text, &mut findings);
             transport::check(path, &text, &mut findings);
