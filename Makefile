@@ -64,7 +64,7 @@ help:
 
 # Where metadata of the kernel's Rust crates have to be made, the folder that has them takes the place of KDIR.
 module:
-	@tools/kernel/check-kdir '$(KDIR)'
+	@tools/kernel/check-kdir '$(KDIR)' '$(CACHE)'
 	+@kdir=$$(tools/kernel/rust-kit '$(KDIR)' '$(CACHE)') && tools/kernel/kbuild "$$kdir" '$(MO)' modules
 
 kdir:

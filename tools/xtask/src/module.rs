@@ -268,6 +268,9 @@ fn build_variant(
 }
 
 #[cfg(test)]
+mod kit_tests;
+
+#[cfg(test)]
 mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
@@ -481,7 +484,17 @@ mod tests {
         let bin = dir.join("bin");
         fs::create_dir_all(&bin).unwrap();
         for name in [
-            "sh", "cat", "cut", "dirname", "env", "grep", "head", "ls", "readlink", "sed",
+            "sh",
+            "cat",
+            "cut",
+            "dirname",
+            "env",
+            "grep",
+            "head",
+            "ls",
+            "readlink",
+            "sed",
+            "sha256sum",
         ] {
             symlink(Path::new("/usr/bin").join(name), bin.join(name)).unwrap();
         }
@@ -506,7 +519,7 @@ mod tests {
         bin
     }
 
-    fn script(path: &Path, text: &str) {
+    pub(super) fn script(path: &Path, text: &str) {
         use std::os::unix::fs::PermissionsExt;
 
         fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
