@@ -11,6 +11,7 @@ DESTDIR ?=
 # Of the machine, whatever the prefix.
 SYSCONFDIR ?= /etc
 UNITDIR ?= $(PREFIX)/lib/systemd/system
+UDEVDIR ?= $(PREFIX)/lib/udev/rules.d
 VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
 
 # Where bindgen is, if the machine's PATH has none that fits.
@@ -97,6 +98,8 @@ headers_install:
 # dynamic linker searches, is what is preloaded by units and scripts that were written for smc-tools.
 TOOLS := out/tools
 NAMES := smcss smcr smcd smc_pnet smc_run
+UNITS := smc-switch.service smc-policy.service smc-exporter.service
+CONFIGURATION := switch.conf policy.conf
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
 tools:
@@ -123,11 +126,13 @@ install-tools: headers_install
 	done
 	install -D -m 644 $(TOOLS)/smc.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/smc.fish
 	install -D -m 644 $(TOOLS)/smc.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_smc
-	install -D -m 644 -t $(DESTDIR)$(UNITDIR) packaging/smc-switch.service packaging/smc-exporter.service
-	sed -i 's|^\(Exec[A-Za-z]*=\)smc |\1$(PREFIX)/bin/smc |' $(DESTDIR)$(UNITDIR)/smc-switch.service \
-		$(DESTDIR)$(UNITDIR)/smc-exporter.service
-	[ -e $(DESTDIR)$(SYSCONFDIR)/smc/switch.conf ] || \
-		install -D -m 644 -t $(DESTDIR)$(SYSCONFDIR)/smc packaging/switch.conf
+	install -D -m 644 -t $(DESTDIR)$(UNITDIR) $(addprefix packaging/,$(UNITS))
+	sed -i 's|^\(Exec[A-Za-z]*=\)smc |\1$(PREFIX)/bin/smc |' $(addprefix $(DESTDIR)$(UNITDIR)/,$(UNITS))
+	install -D -m 644 -t $(DESTDIR)$(UDEVDIR) packaging/60-smc.rules
+	@for name in $(CONFIGURATION); do \
+		[ -e $(DESTDIR)$(SYSCONFDIR)/smc/$$name ] || \
+			install -D -m 644 -t $(DESTDIR)$(SYSCONFDIR)/smc packaging/$$name || exit; \
+	done
 	@export PATH="$$PATH:/usr/sbin:/sbin"; \
 		[ -n '$(DESTDIR)' ] || [ "$$(id -u)" != 0 ] || ! command -v ldconfig >/dev/null || ldconfig
 
@@ -139,10 +144,12 @@ uninstall-tools:
 		$(addprefix share/man/man8/,$(addsuffix .8,$(NAMES) smcr-* smcd-*)) \
 		$(addprefix share/bash-completion/completions/,smc.bash $(NAMES)) \
 		share/fish/vendor_completions.d/smc.fish share/zsh/site-functions/_smc) \
-		$(addprefix $(DESTDIR)$(UNITDIR)/,smc-switch.service smc-exporter.service)
+		$(addprefix $(DESTDIR)$(UNITDIR)/,$(UNITS)) $(DESTDIR)$(UDEVDIR)/60-smc.rules
 	@-rmdir $(DESTDIR)$(PREFIX)/lib/smc-rs
-	@cmp -s packaging/switch.conf $(DESTDIR)$(SYSCONFDIR)/smc/switch.conf && \
-		$(RM) $(DESTDIR)$(SYSCONFDIR)/smc/switch.conf && rmdir $(DESTDIR)$(SYSCONFDIR)/smc || true
+	@for name in $(CONFIGURATION); do \
+		! cmp -s packaging/$$name $(DESTDIR)$(SYSCONFDIR)/smc/$$name || $(RM) $(DESTDIR)$(SYSCONFDIR)/smc/$$name; \
+	done
+	@rmdir $(DESTDIR)$(SYSCONFDIR)/smc 2>/dev/null || true
 
 # Just what the module is built from, without what builds left there, nor what an older tree had installed.
 DKMS_SOURCE = $(DESTDIR)/usr/src/smc-rs-$(VERSION)

@@ -25,7 +25,11 @@ in
     buildInputs = [ pkgs.elfutils pkgs.zlib ];
     buildPhase = "make tools";
     doCheck = false;
-    installPhase = "make install-tools PREFIX=$out SYSCONFDIR=$out/etc";
+    # For services.udev.packages, too: its rule names a program of systemd.
+    installPhase = ''
+      make install-tools PREFIX=$out SYSCONFDIR=$out/etc
+      sed -i 's|/usr/lib/systemd/|${pkgs.systemd}/lib/systemd/|' $out/lib/udev/rules.d/60-smc.rules
+    '';
   };
 
   # The kernel has the metadata of its Rust crates beside its headers.

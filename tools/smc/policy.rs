@@ -388,6 +388,20 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_a_file_has_rules_that_are_none_yet() {
+        let text = include_str!("../../packaging/policy.conf");
+        assert_eq!(printed(text).as_deref(), Ok(""));
+        let rules: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix('#'))
+            .filter(|line| line.starts_with(char::is_alphabetic))
+            .collect();
+        assert_eq!(rules.len(), 3);
+        let rules = rules.join("\n");
+        assert_eq!(printed(&rules).as_deref(), Ok(rules.as_str()));
+    }
+
+    #[test]
     fn a_wrong_line_is_named() {
         for (line, what) in [
             ("refuse", "'refuse'"),
