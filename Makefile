@@ -102,8 +102,9 @@ UNITS := smc-switch.service smc-policy.service smc-exporter.service
 CONFIGURATION := switch.conf policy.conf
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
+# Not quiet, so that it is seen what a machine without clang leaves out.
 tools:
-	cargo build --release --quiet --package smc-tools --package smc-preload
+	cargo build --release --package smc-tools --package smc-preload
 	@$(RM) -r $(TOOLS) && mkdir -p $(TOOLS)/man
 	$(BUILT)/smc man --dir $(TOOLS)/man
 	@for shell in bash fish zsh; do $(BUILT)/smc completions $$shell >$(TOOLS)/smc.$$shell || exit; done

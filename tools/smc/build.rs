@@ -41,5 +41,10 @@ fn main() {
         }
     }
     println!("cargo::warning=no clang: `smc run --bpf` and `smc switch` will not work");
+    // Until one is installed.
+    let path = env::var_os("PATH").unwrap_or_default();
+    for folder in env::split_paths(&path).filter(|folder| folder.is_dir()) {
+        println!("cargo::rerun-if-changed={}", folder.display());
+    }
     fs::write(&object, "").expect("OUT_DIR can be written to");
 }
