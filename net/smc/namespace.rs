@@ -43,8 +43,7 @@ pub(crate) struct Namespace {
     /// Takes connections from TCP for listeners. Waits for no peer, but for a system call on the listener, which the
     /// application may make long.
     pub(crate) listeners: OwnedWorkqueue,
-    /// Wait for peers: with those of a listener or a socket that connects. Others must not be affected, nor other work
-    /// in this namespace.
+    /// Workers that wait for peers, which must delay neither other namespaces nor other work in this one.
     pub(crate) workers: Arc<Workers>,
     /// Handles TCP events of connected sockets. Does not wait long for peers.
     pub(crate) events: OwnedWorkqueue,

@@ -87,6 +87,17 @@ impl ConnInner {
         };
         now.idx == then.idx && now.row == then.row && has_same_buf
     }
+
+    /// Uses link `at` from now on, whose device has the send buffer mapped as `source`, as the own link failed.
+    fn move_to(&mut self, at: LinkRef, source: Option<WriteSource>) -> Effects {
+        self.pending_switch = None;
+        self.sndbuf_dma = source;
+        self.at = at;
+        self.queued = false;
+        let fx = self.stream.on_link_switch();
+        self.allow_immediate();
+        fx
+    }
 }
 
 impl Conn {
@@ -116,16 +127,11 @@ impl Conn {
             if !inner.is_as(&then) {
                 continue;
             }
-            inner.pending_switch = None;
-            inner.sndbuf_dma = source;
-            inner.at = at;
-            inner.queued = false;
             // Writers have been waiting since the link went down.
             let fx = Effects {
                 wake_writers: true,
-                ..inner.stream.on_link_switch()
+                ..inner.move_to(at, source)
             };
-            inner.allow_immediate();
             let after = inner.after(fx);
             drop(inner);
             return self.follow_up(&after);
@@ -160,29 +166,18 @@ impl Conn {
             self.with(|inner| {
                 let stream = &inner.stream;
                 let is_up = stream.state() != ConnState::Init && !stream.is_killed();
-                if inner.at.idx != then.idx || !is_up {
-                    return false;
+                let is_meant = is_up && inner.at.idx == then.idx;
+                if is_meant {
+                    inner.move_to(at, None);
                 }
-                let is_news = stream.is_connected();
-                inner.pending_switch = None;
-                inner.sndbuf_dma = None;
-                inner.at = at;
-                inner.queued = false;
-                // Not data, as the connection is aborted before anything is sent.
-                inner.stream.abort();
-                inner.stream.on_link_switch();
-                if is_news {
-                    inner.note_err(ECONNABORTED);
-                }
-                true
+                is_meant
             })
         });
-        if is_reachable {
-            self.transmit();
-            return self.announce_kill();
-        }
+        // Without a buffer no data are sent before this.
         self.kill(ECONNABORTED);
-        self.clone().on_link_gone();
+        if !is_reachable {
+            self.clone().on_link_gone();
+        }
     }
 
     /// Moves from the working link `idx` to the one with the fewest connections among those that `can_carry` it, as

@@ -57,7 +57,8 @@ pub(super) fn enqueue_when_due(child: &Arc<Sock>, listener: &Arc<Listener>, numb
 
 /// Has a worker wait for data; returns whether there is one.
 fn begin(child: &Arc<Sock>, listener: &Arc<Listener>, wait: Duration) -> bool {
-    let workers = namespace::of(&child.sk).workers.clone();
+    let namespace = namespace::of(&child.sk);
+    let workers = &namespace.workers;
     if !workers.begin_deferred() {
         return false;
     }

@@ -347,31 +347,17 @@ impl TcpSocket {
     /// Context: may sleep.
     pub fn give_up_port(&self) {
         let state = self.state();
-        if !state.is_listening() && !state.is_closed() {
-            return;
-        }
-        // CAST: A bit of a byte.
-        const BOUND: u8 = bindings::SOCK_BINDPORT_LOCK as u8;
-        // SAFETY: The socket is alive, and locked.
-        self.locked(|sk| unsafe { (*sk).sk_userlocks &= !BOUND });
         if state.is_listening() {
-            // Gives a port up that the application has not chosen.
+            // CAST: A bit of a byte.
+            const PORT_LOCK: u8 = bindings::SOCK_BINDPORT_LOCK as u8;
+            // The end of listening gives up a port that the application has not chosen.
+            // SAFETY: The socket is alive, and locked.
+            self.locked(|sk| unsafe { (*sk).sk_userlocks &= !PORT_LOCK });
             let _ = self.shutdown(BOTH);
+        } else if state.is_closed() {
+            // SAFETY: A live TCP socket, locked.
+            self.locked(|sk| unsafe { put_port(sk) });
         }
-        self.locked(|sk| {
-            let csk = sk.cast::<bindings::inet_connection_sock>();
-            // SAFETY: A live TCP socket, locked: only a bound one has a bucket of its port.
-            unsafe {
-                let put_port = (*(*sk).__sk_common.skc_prot).put_port;
-                if let (true, false, Some(put_port)) = (
-                    self.state().is_closed(),
-                    (*csk).icsk_bind_hash.is_null(),
-                    put_port,
-                ) {
-                    put_port(sk);
-                }
-            }
-        });
     }
 
     /// Ends the connection at once, with a reset if there is a peer. All waiting calls return.
@@ -544,6 +530,22 @@ impl Drop for TcpSocket {
         self.leave_option();
         // SAFETY: By the type invariant the socket is ours.
         unsafe { bindings::sock_release(self.as_ptr()) };
+    }
+}
+
+/// Gives up the port of a TCP socket, if it has one.
+///
+/// # Safety
+///
+/// `sk` must be a live TCP socket, locked, without a connection.
+pub(super) unsafe fn put_port(sk: *mut bindings::sock) {
+    let csk = sk.cast::<bindings::inet_connection_sock>();
+    // SAFETY: By the caller's promise; only a bound socket has a bucket of its port.
+    unsafe {
+        let put_port = (*(*sk).__sk_common.skc_prot).put_port;
+        if let (false, Some(put_port)) = ((*csk).icsk_bind_hash.is_null(), put_port) {
+            put_port(sk);
+        }
     }
 }
 

@@ -11,7 +11,10 @@ use core::ffi::c_void;
 
 use super::super::{
     args::SockOptIn,
-    tcp::TcpSocket, //
+    tcp::{
+        put_port,
+        TcpSocket, //
+    }, //
 };
 use crate::{
     bindings,
@@ -318,12 +321,8 @@ unsafe fn address(old: *mut bindings::sock, new: &TcpSocket) -> Result {
         }
         Ok(())
     })?;
-    // SAFETY: As above: a TCP socket has such a function.
-    let put_port = unsafe { (*(*old).__sk_common.skc_prot).put_port };
-    if let (true, Some(put_port)) = (has_port, put_port) {
-        // SAFETY: As above, and there is a port.
-        unsafe { put_port(old) };
-    }
+    // SAFETY: By the caller's promise.
+    unsafe { put_port(old) };
     Ok(())
 }
 
