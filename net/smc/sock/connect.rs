@@ -175,17 +175,20 @@ fn start_tcp(
 /// connect(2) with no address: there is no connection any more, nor a listener, and the socket can be used for
 /// something else. What there was is reset.
 fn disconnect(this: &Arc<Sock>) -> Result {
-    let _setup = this.setup.lock();
+    let mut setup = this.setup.lock();
     // Its work may be anywhere in the handshake. Without TCP it comes to an end, unless it makes another connection
     // just now: then it is without TCP the next time.
     while this.phase() == Phase::Connecting {
         this.tcp.disconnect()?;
         Sock::schedule_work(this.as_arc_borrow());
+        // The work that runs may be that of the listener which the socket was before, and want this lock first.
+        drop(setup);
         let is_over = || this.phase() != Phase::Connecting;
         let wait = this.sk.wait_until(clock::timeout(TURN), false, is_over);
         if let Err(end @ WaitEnd::Signal(_)) = wait {
             return Err(end.errno());
         }
+        setup = this.setup.lock();
     }
     this.connect_result_pending.store(false, Relaxed);
     match this.phase() {
@@ -199,6 +202,7 @@ fn disconnect(this: &Arc<Sock>) -> Result {
         this.sk.note_err(e);
     }
     this.sk.clear_shutdown();
+    drop(setup);
     this.sk.wake_err();
     this.sk.wake_state();
     Ok(())

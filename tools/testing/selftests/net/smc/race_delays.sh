@@ -65,6 +65,7 @@ require "groups end soon" set_sysctl smcr_lgr_idle_time 1
 
 require "many short delays" delays 8 100
 run "SMC-R: data that are held back" smc bursts --held-back --connections 64 --rounds "$(scale 60 600)"
+suite "SMC-R: a listener that becomes a client" smctest --expect smc semantics --only "on a listener"
 require "shared memory" same_host on
 connections SMC-D smcd 1500
 require "no shared memory" same_host off
