@@ -40,7 +40,14 @@ pub(crate) enum Topology {
     Pair(ModuleKind, ModuleKind),
 }
 
-/// What a script needs beside the modules, built when the first one asks for it.
+impl Topology {
+    /// Returns whether a guest loads the C module.
+    pub(crate) fn has_c_module(self) -> bool {
+        matches!(self, Self::Pair(a, b) if a == ModuleKind::C || b == ModuleKind::C)
+    }
+}
+
+/// What a script needs beside the modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Extra {
     /// DMA mappings that need synchronisation.

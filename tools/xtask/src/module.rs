@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use crate::dirs::Dirs;
-use crate::guests::{Extra, ModuleKind, Topology};
+use crate::guests::{Extra, Topology};
 use crate::kernel::Kernel;
 use crate::run::{lock, output, run};
 use crate::toolchain::Toolchain;
@@ -139,11 +139,7 @@ pub(crate) fn peers(
     kernel: &Kernel,
     topology: Topology,
 ) -> Result<Vec<(String, String)>> {
-    let has_c = match topology {
-        Topology::One => false,
-        Topology::Pair(a, b) => a == ModuleKind::C || b == ModuleKind::C,
-    };
-    if !has_c {
+    if !topology.has_c_module() {
         return Ok(Vec::new());
     }
     let variants = [OLD_PEER, SOFT_ROCE];

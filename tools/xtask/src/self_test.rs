@@ -29,34 +29,35 @@ fn script(dirs: &Dirs, flavour: Flavour) -> Option<PathBuf> {
 pub(crate) struct SelfTest {
     pub(crate) script: PathBuf,
     pub(crate) spec: GuestSpec,
-    /// The module with planted faults.
-    planted: String,
 }
 
 impl SelfTest {
-    /// Builds what the test needs; returns `None` if there is none for a kernel.
-    pub(crate) fn prepare(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<Option<Self>> {
-        let Some(script) = script(dirs, kernel.flavour) else {
+    /// Returns the test for a kernel; `None` if there is none.
+    pub(crate) fn new(dirs: &Dirs, flavour: Flavour) -> Result<Option<Self>> {
+        let Some(script) = script(dirs, flavour) else {
             return Ok(None);
         };
         let mut spec = GuestSpec::read(&script)?.context("no header")?;
-        spec.flavour = kernel.flavour;
-        spec.peer_flavour = kernel.flavour;
-        Ok(Some(Self {
-            script,
-            spec,
-            planted: module::planted(dirs, tools, kernel)?,
-        }))
+        spec.flavour = flavour;
+        spec.peer_flavour = flavour;
+        Ok(Some(Self { script, spec }))
     }
 
-    /// Runs the test on the same kernel. Returns the outcome and what went unnoticed, which is nothing if it passed.
-    pub(crate) fn run(&self, dirs: &Dirs, kernel: &Kernel) -> Result<(Outcome, Vec<String>)> {
+    /// Builds the module with planted faults and runs the test on the same kernel. Returns the outcome and what went
+    /// unnoticed, which is nothing if it passed.
+    pub(crate) fn run(
+        &self,
+        dirs: &Dirs,
+        tools: &Toolchain,
+        kernel: &Kernel,
+    ) -> Result<(Outcome, Vec<String>)> {
+        let planted = module::planted(dirs, tools, kernel)?;
         let booted = Booted {
             kernel,
             module: None,
         };
         let script_run = ScriptRun {
-            env: vec![("PLANTED_KO".to_owned(), self.planted.clone())],
+            env: vec![("PLANTED_KO".to_owned(), planted)],
             ..ScriptRun::new(self.script.clone(), self.spec.clone(), vec![booted])?
         };
         let outcome = script_run.run(dirs)?.pop().context("no outcome")?;

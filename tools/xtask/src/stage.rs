@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{anyhow, Context, Result};
 
 use crate::compile;
 use crate::dirs::Dirs;
@@ -28,19 +28,48 @@ struct Set {
     kernel: Arc<Kernel>,
     /// Our module, or the reason why there is none; `None` before it is built.
     module: Option<Result<PathBuf, String>>,
-    /// Environment variables with the modules of peers.
-    peers: HashMap<Topology, Vec<(String, String)>>,
-    /// Environment variables with what scripts needed beside that.
-    extras: HashMap<Extra, Vec<(String, String)>>,
 }
 
-/// Builds what scripts need when the first of them needs it.
+/// What scripts need on a kernel beside our module.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Need {
+    /// The modules of the peers in such pairs.
+    Peers(Topology),
+    Extra(Extra),
+}
+
+/// A [`Need`], built once, by whoever asks for it first; others wait.
+struct Supply {
+    kernel: Arc<Kernel>,
+    need: Need,
+    /// Environment variables that name it, or why it could not be built.
+    env: OnceLock<Result<Vec<(String, String)>, String>>,
+}
+
+impl Supply {
+    fn get(&self, dirs: &Dirs, tools: &Toolchain) -> Result<&[(String, String)]> {
+        let built = self.env.get_or_init(|| {
+            let built = match self.need {
+                Need::Peers(topology) => module::peers(dirs, tools, &self.kernel, topology),
+                Need::Extra(extra) => module::extra(dirs, tools, &self.kernel, extra),
+            };
+            built.map_err(|e| format!("{e:#}"))
+        });
+        built
+            .as_ref()
+            .map(Vec::as_slice)
+            .map_err(|why| anyhow!("{why}"))
+    }
+}
+
+/// Builds what scripts need, and makes their runs.
 pub(crate) struct Stage<'a> {
     pub(crate) dirs: &'a Dirs,
     pub(crate) durations: &'a Durations,
     tools: &'a Toolchain,
     soak: bool,
     sets: HashMap<Flavour, Set>,
+    supplies: HashMap<(Flavour, Need), Arc<Supply>>,
 }
 
 impl<'a> Stage<'a> {
@@ -56,6 +85,7 @@ impl<'a> Stage<'a> {
             tools,
             soak,
             sets: HashMap::new(),
+            supplies: HashMap::new(),
         }
     }
 
@@ -64,8 +94,6 @@ impl<'a> Stage<'a> {
         let set = Set {
             kernel: Arc::new(kernel),
             module: None,
-            peers: HashMap::new(),
-            extras: HashMap::new(),
         };
         self.sets.insert(set.kernel.flavour, set);
     }
@@ -91,12 +119,12 @@ impl<'a> Stage<'a> {
 
     /// Plants faults in a guest with this kernel, which must be noticed. `None` for a kernel without such a test.
     pub(crate) fn self_test(&mut self, flavour: Flavour) -> Result<Option<Job<'a>>> {
-        let (dirs, kernel) = (self.dirs, self.set(flavour)?.kernel.clone());
-        let Some(test) = SelfTest::prepare(dirs, self.tools, &kernel)? else {
+        let (dirs, tools, kernel) = (self.dirs, self.tools, self.set(flavour)?.kernel.clone());
+        let Some(test) = SelfTest::new(dirs, flavour)? else {
             return Ok(None);
         };
         Ok(Some(Box::new(move || {
-            let (outcome, failed) = test.run(dirs, &kernel)?;
+            let (outcome, failed) = test.run(dirs, tools, &kernel)?;
             let tally = Tally {
                 passed: usize::from(failed.is_empty()),
                 failed,
@@ -123,7 +151,8 @@ impl<'a> Stage<'a> {
         Ok(module.is_ok().then_some(job))
     }
 
-    /// Builds what a script needs and returns its run; none, and a failure, if our module does not build.
+    /// Returns the run of a script, which builds what the script needs beside our module unless a job of
+    /// [`Stage::supplies`] does; none, and a failure, if our module does not build.
     pub(crate) fn script(
         &mut self,
         script: &'a Path,
@@ -132,6 +161,7 @@ impl<'a> Stage<'a> {
     ) -> Result<Option<Job<'a>>> {
         let (dirs, tools, durations) = (self.dirs, self.tools, self.durations);
         let mut env = self.env();
+        let mut supplies = Vec::new();
         let mut kernels = Vec::new();
         for flavour in spec.kernels() {
             if !flavour.takes_module() {
@@ -139,6 +169,7 @@ impl<'a> Stage<'a> {
                 continue;
             }
             let (set, module) = self.built(flavour)?;
+            let kernel = set.kernel.clone();
             let module = match module {
                 Ok(module) => module,
                 Err(why) => {
@@ -147,21 +178,21 @@ impl<'a> Stage<'a> {
                 }
             };
             // Modules of peers are the C module's, which is not there for every kernel.
-            if set.kernel.has_c_module() && !set.peers.contains_key(&spec.topology) {
-                let peers = module::peers(dirs, tools, &set.kernel, spec.topology)?;
-                set.peers.insert(spec.topology, peers);
+            if kernel.has_c_module() && spec.topology.has_c_module() {
+                supplies.push(self.supply(&kernel, Need::Peers(spec.topology)));
             }
-            env.extend(set.peers.get(&spec.topology).into_iter().flatten().cloned());
-            for extra in &spec.extras {
-                if !set.extras.contains_key(extra) {
-                    let built = module::extra(dirs, tools, &set.kernel, *extra)?;
-                    set.extras.insert(*extra, built);
-                }
-                env.extend(set.extras.get(extra).into_iter().flatten().cloned());
-            }
-            kernels.push((set.kernel.clone(), Some(module)));
+            let extras = spec.extras.iter();
+            supplies.extend(extras.map(|extra| self.supply(&kernel, Need::Extra(*extra))));
+            kernels.push((kernel, Some(module)));
         }
         Ok(Some(Box::new(move || {
+            let name = file_name(script);
+            for supply in supplies {
+                match supply.get(dirs, tools) {
+                    Ok(built) => env.extend_from_slice(built),
+                    Err(why) => return Ok(Tally::failure(format!("{name}: {why:#}"))),
+                }
+            }
             let booted = kernels.iter().map(|(kernel, module)| Booted {
                 kernel,
                 module: module.clone(),
@@ -170,7 +201,6 @@ impl<'a> Stage<'a> {
                 env,
                 ..ScriptRun::new(script.to_path_buf(), spec.clone(), booted.collect())?
             };
-            let name = file_name(script);
             let outcomes = script_run.run(dirs)?;
             let tally = judge(&name, &outcomes);
             if tally.failed.is_empty() {
@@ -179,6 +209,32 @@ impl<'a> Stage<'a> {
             report(dirs, &name, spec, &outcomes, &tally);
             Ok(tally)
         })))
+    }
+
+    /// Returns jobs that build what the scripts so far need beside our module, each of which keeps a processor busy.
+    /// The scripts report what does not build.
+    pub(crate) fn supplies(&self) -> Vec<Job<'a>> {
+        let (dirs, tools) = (self.dirs, self.tools);
+        let jobs = self.supplies.values().cloned().map(|supply| {
+            let job: Job<'a> = Box::new(move || {
+                let _reported = supply.get(dirs, tools);
+                Ok(Tally::default())
+            });
+            job
+        });
+        jobs.collect()
+    }
+
+    fn supply(&mut self, kernel: &Arc<Kernel>, need: Need) -> Arc<Supply> {
+        let supply = self.supplies.entry((kernel.flavour, need));
+        let new = || {
+            Arc::new(Supply {
+                kernel: kernel.clone(),
+                need,
+                env: OnceLock::new(),
+            })
+        };
+        supply.or_insert_with(new).clone()
     }
 
     /// Returns additional environment variables for scripts.

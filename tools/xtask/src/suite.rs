@@ -36,6 +36,14 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// A single failure.
+    pub(crate) fn failure(what: String) -> Self {
+        Self {
+            failed: vec![what],
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.skipped += other.skipped;
@@ -192,8 +200,8 @@ fn guests(
     end
 }
 
-/// Builds what the scripts need; returns all runs, in their order, with the processors that each takes. What fails to
-/// build is a failure of its scripts.
+/// Returns all jobs, in their order, with the processors that each takes. Those that build what some scripts need come
+/// before the scripts, and go on beside the first. What fails to build is a failure of its scripts.
 fn prepare<'a>(
     stage: &mut Stage<'a>,
     scripts: &'a [(PathBuf, GuestSpec)],
@@ -227,6 +235,7 @@ fn prepare<'a>(
             ready.push((time, (load, job)));
         }
     }
+    jobs.extend(stage.supplies().into_iter().map(|job| (1.0, job)));
     ready.sort_by_key(|(time, _)| *time);
     if !choice.fail_fast {
         // The longest first, so that it does not run alone at the end, and before it those beside which no other of
