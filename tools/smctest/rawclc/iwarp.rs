@@ -136,15 +136,17 @@ fn declined(tcp: &mut RawTcp<'_>, code: u32, time: Duration) -> Result<()> {
 /// Runs `attempt`, which says when the two agreed. It is repeated if it failed later than `limit`
 /// after that: then the peer was too late, as it can be on a busy machine.
 fn in_time(limit: Duration, attempt: impl Fn(&Cell<Instant>) -> Result<()>) -> Result<()> {
-    let mut result = Ok(());
-    for _ in 0..ATTEMPTS {
+    let mut number = 0;
+    loop {
+        number += 1;
         let agreed = Cell::new(Instant::now());
-        result = attempt(&agreed);
-        if result.is_ok() || agreed.get().elapsed() < limit {
-            return result;
+        let result = attempt(&agreed);
+        let took = agreed.get().elapsed();
+        if result.is_ok() || took < limit || number == ATTEMPTS {
+            return result
+                .with_context(|| format!("attempt {number}, ended {took:.1?} after agreement"));
         }
     }
-    result.with_context(|| format!("{ATTEMPTS} times; was the peer too late?"))
 }
 
 /// The kernel connects, and the peer acts as server up to the CONFIRM. `rest` gets that, and the
@@ -219,7 +221,7 @@ fn token(nonce: &[u8], client: &[u8], server: &[u8]) -> [u8; 28] {
 fn never_connects(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     let agreed = Cell::new(Instant::now());
     until_confirm(peer, wire, (0x5000, 0), &agreed, |tcp, _, _| {
-        declined(tcp, reason::TIMEOUT_CONFIRM_LINK, PROMPT)?;
+        declined(tcp, reason::LINK_NOT_READY, PROMPT)?;
         answer_exchange(tcp)
     })
 }

@@ -280,12 +280,15 @@ impl Iwarp {
         }
     }
 
-    /// The client's part: connects if the server does not connect but listens itself.
+    /// The client's part: connects if the server does not connect, and listens itself.
     fn join(&self, first: &IwFirstContact<'_>) -> Result {
         let end = first.until(CLIENT_ACCEPT_TIMEOUT);
         let is_accepted = self.wait_accepted(first.setup, end)?;
         if is_accepted || (first.setup.is_cancelled)() || self.finish_connect().is_ok() {
             return Ok(());
+        }
+        if first.setup.peer_port == 0 {
+            return Err(ETIMEDOUT);
         }
         self.connect_first(first, Role::Client, CLIENT_CONNECT_TIMEOUT)?;
         self.credits.lock().force_credit_update();
@@ -338,9 +341,6 @@ impl TransportSetup for Iwarp {
     }
 
     fn connect_as_client(&self, link: &Arc<Link>, setup: &Setup<'_>) -> Result<(), SetupError> {
-        if setup.peer_port == 0 {
-            return Ok(());
-        }
         let first = IwFirstContact::new(link, setup, Role::Client)?;
         self.join(&first).map_err(|_| SetupError::PeerUnreachable)
     }
