@@ -556,6 +556,7 @@ impl TcpEvents for Sock {
         let namespace = namespace::of(&this.sk);
         this.handshakes.load(Relaxed) >= listen::MAX_HANDSHAKES
             || (this.limit_hs.load(Relaxed) && namespace.workers.is_congested())
+            || namespace.workers.refuses_handshakes()
             || namespace.policy.denies(Role::Server, || Ends {
                 local: policy::end(Some(request.local)),
                 peer: policy::end(request.peer),

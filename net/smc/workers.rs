@@ -26,6 +26,10 @@ use kernel_ext::{
 /// Maximum concurrent work items of a queue: the maximum of a workqueue (`WQ_MAX_ACTIVE`).
 const MOST: u16 = 2048;
 
+/// Handshakes of a kind, where workers are shared. Further connections are TCP's alone, so that nobody waits for those
+/// of another user; the other workers are for such connections.
+const MAX_SHARED: u32 = 1536;
+
 /// Connections whose first data are awaited at a time, each by a worker (TCP_DEFER_ACCEPT). Further ones are accepted
 /// without data, as accept(2) may return one without in any case.
 const MAX_DEFERRED: u32 = 1024;
@@ -38,19 +42,23 @@ pub(crate) struct UserWorkers(#[expect(dead_code, reason = "for its drop")] Publ
 impl UserWorkers {
     /// Creates the workers, before any namespace.
     pub(crate) fn new() -> Result<Self> {
-        let workers = Arc::new(Workers::new()?, GFP_KERNEL)?;
+        let workers = Arc::new(Workers::new(true)?, GFP_KERNEL)?;
         Ok(Self(OF_USERS.publish(workers)?))
     }
 }
 
 /// The workers of a namespace, or of several.
 pub(crate) struct Workers {
+    /// They are those of all ordinary users.
+    is_shared: bool,
     /// Run handshakes of listeners. A peer can block one for seconds.
     pub(crate) handshakes: OwnedWorkqueue,
     /// Handshakes of all listeners that run, or wait for a worker of `handshakes`.
     pub(crate) queued_handshakes: Atomic<u32>,
     /// Run handshakes of sockets that connect.
     pub(crate) connects: OwnedWorkqueue,
+    /// Those of them that run.
+    running_connects: Atomic<u32>,
     /// Wait for the first data of listeners' connections (TCP_DEFER_ACCEPT).
     pub(crate) deferred: OwnedWorkqueue,
     /// Connections of all listeners that wait so.
@@ -58,11 +66,13 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    fn new() -> Result<Self> {
+    fn new(is_shared: bool) -> Result<Self> {
         Ok(Self {
+            is_shared,
             handshakes: OwnedWorkqueue::unbound(c"smc_handshake", MOST.into())?,
             queued_handshakes: Atomic::new(0),
             connects: OwnedWorkqueue::unbound(c"smc_connect", MOST.into())?,
+            running_connects: Atomic::new(0),
             deferred: OwnedWorkqueue::unbound(c"smc_deferred", MOST.into())?,
             deferred_accepts: Atomic::new(0),
         })
@@ -72,7 +82,7 @@ impl Workers {
     pub(crate) fn of(net: &NewNetNs) -> Result<Arc<Self>> {
         match OF_USERS.get().filter(|_| net.is_of_user()) {
             Some(shared) => Ok(shared),
-            None => Ok(Arc::new(Self::new()?, GFP_KERNEL)?),
+            None => Ok(Arc::new(Self::new(false)?, GFP_KERNEL)?),
         }
     }
 
@@ -80,6 +90,21 @@ impl Workers {
     /// Context: any.
     pub(crate) fn is_congested(&self) -> bool {
         self.queued_handshakes.load(Relaxed) >= MOST.into()
+    }
+
+    /// Whether a listener is to take on no further handshake, whatever its SMC_LIMIT_HS.
+    /// Context: any.
+    pub(crate) fn refuses_handshakes(&self) -> bool {
+        self.is_shared && self.queued_handshakes.load(Relaxed) >= MAX_SHARED
+    }
+
+    /// Counts the handshake of a socket that connects, for as long as the result lives; `None` if there are so many
+    /// that this connection is to be without SMC.
+    /// Context: any.
+    pub(crate) fn begin_connect(&self) -> Option<RunningConnect<'_>> {
+        let others = self.running_connects.fetch_add(1, Relaxed);
+        let running = RunningConnect(self);
+        (!self.is_shared || others < MAX_SHARED).then_some(running)
     }
 
     /// Counts a connection whose first data are awaited, until [`Self::end_deferred`]; returns whether one more may be.
@@ -96,5 +121,14 @@ impl Workers {
     /// Context: any.
     pub(crate) fn end_deferred(&self) {
         self.deferred_accepts.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A handshake of a socket that connects, which ends when this is dropped.
+pub(crate) struct RunningConnect<'a>(&'a Workers);
+
+impl Drop for RunningConnect<'_> {
+    fn drop(&mut self) {
+        self.0.running_connects.fetch_sub(1, Relaxed);
     }
 }

@@ -18,6 +18,7 @@ use smc_proto::{
             V2Port, //
         },
         Failure,
+        Fatal,
         OwnInfo,
         CLC_WAIT,
         CONFIRM_WAIT, //
@@ -75,9 +76,19 @@ use crate::{
 /// The handshake of connect(2).
 /// Context: may sleep.
 pub(super) fn connect(session: &mut Session<'_>) -> Result<Carrier, Failure> {
+    let namespace = namespace::of(session.sk);
+    let running = namespace.workers.begin_connect();
     if session.tcp.is_simultaneous_open() {
-        return Err(both_clients(session));
+        return Err(match running {
+            Some(_) => both_clients(session),
+            // That would wait.
+            None => Fatal::Reset.into(),
+        });
     }
+    let _running = running.ok_or(Failure::Declined(
+        Reason::Memory,
+        Some(Cause::UserHandshakes),
+    ))?;
     check_propose(session)?;
     let ports = Ports::find(session);
     let eids = session.local.ueids.lock().clone();
