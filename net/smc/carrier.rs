@@ -25,7 +25,8 @@ use smc_proto::{
 use crate::{
     blocking::{
         RecvOptions,
-        SendOptions, //
+        SendOptions,
+        StreamRx as _, //
     },
     conn::Conn,
     smcd::SmcdConn,
@@ -84,6 +85,11 @@ impl Carrier {
     /// Whether the peer has announced that it sends no more.
     pub(crate) fn is_peer_done(&self) -> bool {
         both!(self.is_peer_done())
+    }
+
+    /// Whether the end of the stream has come, and was an orderly one.
+    pub(crate) fn has_ended_in_order(&self) -> bool {
+        self.is_peer_done() && both!(self.has_ended_in_order())
     }
 
     /// sendmsg(2).

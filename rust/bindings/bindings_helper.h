@@ -28,6 +28,7 @@
 #include <linux/scatterlist.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
+#include <linux/security.h>
 #include <linux/shrinker.h>
 #include <linux/smc_diag.h>
 #include <linux/sock_diag.h>

@@ -423,9 +423,24 @@ bool smc_helper_sk_has_xfrm_policy(const struct sock *sk)
 #endif
 }
 
+void smc_helper_security_sk_clone(const struct sock *sk, struct sock *newsk)
+{
+	security_sk_clone(sk, newsk);
+}
+
 sockptr_t smc_helper_kernel_sockptr(void *p)
 {
 	return KERNEL_SOCKPTR(p);
+}
+
+sockptr_t smc_helper_user_sockptr(void __user *p)
+{
+	return USER_SOCKPTR(p);
+}
+
+bool smc_helper_sockptr_is_null(sockptr_t p)
+{
+	return sockptr_is_null(p);
 }
 
 int smc_helper_copy_from_sockptr(void *dst, sockptr_t src, size_t size)

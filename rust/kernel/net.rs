@@ -129,6 +129,7 @@ constants! {
         SOL_SOCKET = "Level of the options of all sockets.",
         SOL_TCP = "Level of TCP's options.",
         TCP_AO_ADD_KEY = "Sign segments with this key (RFC 5925).",
+        TCP_AO_INFO = "What goes for the keys of TCP-AO.",
         TCP_CORK = "Hold partial segments back.",
         TCP_DEFER_ACCEPT = "Accept a connection when data came.",
         TCP_FASTOPEN = "Listen with fast open.",

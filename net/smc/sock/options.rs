@@ -236,11 +236,15 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result
         }
         (net::SOL_SMC, net::SMC_INFO) => out.write(info(this).as_bytes()),
         (net::SOL_SMC, _) => Err(EOPNOTSUPP),
+        // TCP would read it with the lock held for which our work waits.
+        (net::SOL_TCP, net::TCP_AO_INFO) if cfg!(CONFIG_TCP_AO) && !this.tcp.has_keys() => {
+            out.no_ao_info()
+        }
         (net::SOL_TCP, net::TCP_ULP) if this.sk.was_tcp() => {
             out.write(Sock::ULP.to_bytes_with_nul())
         }
         (net::SOL_TCP, net::TCP_ZEROCOPY_RECEIVE) => match (this.phase(), this.conn()) {
-            (_, Some(conn)) => out.map_nothing(conn.queues().inq, conn.is_peer_done()),
+            (_, Some(conn)) => out.map_nothing(conn.queues().inq, conn.has_ended_in_order()),
             // What TCP has is for the handshake.
             (Phase::Connecting, None) => out.map_nothing(0, false),
             _ => of_tcp(),

@@ -7,7 +7,8 @@
 use core::{
     ffi::c_void,
     marker::PhantomData,
-    mem::size_of, //
+    mem::size_of,
+    ptr, //
 };
 
 use kernel::uaccess::{
@@ -103,17 +104,18 @@ const SHORT_VALUE: usize = 64;
 const LONGEST_VALUE: usize = 256 << 10;
 
 impl SockOptIn<'_> {
-    /// Calls `f` with a copy of the value. Most options are read with the socket's lock held: where the application's
-    /// memory is slow (FUSE, userfaultfd), all who need that lock would wait as long as it likes.
+    /// Calls `f` with a copy of the value, of which what is longer than any option is left out. Most options are read
+    /// with the socket's lock held: where the application's memory is slow (FUSE, userfaultfd), all who need that lock
+    /// would wait as long as it likes.
     /// Context: may sleep.
     ///
     /// # Errors
     ///
-    /// `EFAULT` if not even an `int` can be read, `ENOMEM`, and those of `f`. What lies behind a shorter value need not
-    /// be readable.
+    /// `ENOMEM`, and those of `f`, which cannot read the value if not even an `int` of it can be read. What lies behind
+    /// a shorter value need not be readable.
     pub(super) fn copied(self, f: impl FnOnce(SockOptIn<'_>) -> Result) -> Result {
-        let len = usize::try_from(self.len)?;
-        if self.ptr.is_kernel() || len == 0 || len > LONGEST_VALUE {
+        let len = usize::try_from(self.len)?.min(LONGEST_VALUE);
+        if self.ptr.is_kernel() || len == 0 {
             return f(self);
         }
         let mut short = [0; SHORT_VALUE];
@@ -130,7 +132,8 @@ impl SockOptIn<'_> {
         let left = usize::try_from(left)?;
         let done = len.saturating_sub(left);
         if done < len.min(size_of::<i32>()) {
-            return Err(EFAULT);
+            // Some options look at its length first.
+            return f(self.unreadable());
         }
         // SAFETY: The copy is at least that long, and outlives the call.
         let value = unsafe {
@@ -144,6 +147,24 @@ impl SockOptIn<'_> {
             Err(e) if e == EINVAL && left > 0 => Err(EFAULT),
             result => result,
         }
+    }
+}
+
+impl SockOptIn<'_> {
+    /// Returns whether the value is longer than those that are copied: netfilter's can be.
+    pub(super) fn is_huge(&self) -> bool {
+        usize::try_from(self.len).is_ok_and(|len| len > LONGEST_VALUE)
+    }
+
+    /// The same where reading it fails at once, unless it is null, which means something to some options.
+    fn unreadable(self) -> Self {
+        // SAFETY: The pointer is not dereferenced.
+        if unsafe { bindings::sockptr_is_null(self.ptr) } {
+            return self;
+        }
+        let nowhere = ptr::without_provenance_mut(usize::MAX);
+        // SAFETY: It is not a kernel pointer.
+        unsafe { Self::new(bindings::user_sockptr(nowhere), self.len) }
     }
 }
 
@@ -164,6 +185,36 @@ impl SockOptOut {
     fn room(self) -> Result<usize> {
         let room = self.len_slice().reader().read::<i32>()?;
         usize::try_from(room).map_err(|_| EINVAL)
+    }
+
+    /// TCP's answer to TCP_AO_INFO for a socket without keys, which TCP gives with its lock held, after it has read the
+    /// value.
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// Always: `ENOENT`; `EINVAL` for a length that is not positive, or what is reserved; `EFAULT` if the memory cannot
+    /// be used.
+    pub fn no_ao_info(self) -> Result {
+        let mut value = [0; size_of::<bindings::tcp_ao_info_opt>()];
+        let len = self.room()?.min(value.len());
+        if len == 0 {
+            return Err(EINVAL);
+        }
+        let place = UserPtr::from_ptr(self.value.cast::<c_void>());
+        let read = value.get_mut(..len).ok_or(EINVAL)?;
+        UserSlice::new(place, len).reader().read_slice(read)?;
+        // Five flags, bits that are reserved, and two bytes that are.
+        let flags = if cfg!(target_endian = "little") {
+            0x1f
+        } else {
+            0xf8
+        };
+        let [first, reserved @ .., _, _] = value.first_chunk::<8>().ok_or(EINVAL)?;
+        match first & !flags == 0 && reserved.iter().all(|byte| *byte == 0) {
+            true => Err(ENOENT),
+            false => Err(EINVAL),
+        }
     }
 
     /// Writes as much of `bytes` as the application has room for, and the length written.
@@ -205,6 +256,11 @@ impl SockOptOut {
         }
         if inq == 0 && is_end {
             return Err(EIO);
+        }
+        let most = size_of::<bindings::tcp_zerocopy_receive>();
+        if room > most {
+            // CAST: the size of a small structure.
+            self.len_slice().writer().write(&(most as i32))?;
         }
         let place = UserPtr::from_ptr(self.value.cast::<c_void>());
         let mut answer = [0; ZC_END];

@@ -49,6 +49,11 @@ use crate::{
     prelude::*, //
 };
 
+/// Options of IP, among them those of netfilter.
+// CAST: small numbers.
+const SOL_IP: i32 = bindings::SOL_IP as i32;
+const SOL_IPV6: i32 = bindings::SOL_IPV6 as i32;
+
 /// Options of TLS.
 const SOL_TLS: i32 = bindings::SOL_TLS as i32;
 
@@ -448,6 +453,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
                     // The kernel takes its own copy from kernel memory to what follows a structure for an overflow
                     // (FORTIFY_SOURCE), and warns.
                     SOL_TLS => set(value),
+                    SOL_IP | SOL_IPV6 if value.is_huge() => set(value),
                     _ => value.copied(set),
                 }
             })

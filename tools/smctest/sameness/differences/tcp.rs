@@ -16,7 +16,6 @@ use super::FALLEN_CLIENT;
 use super::LISTENING;
 use super::NEW;
 use super::NOT_FALLEN;
-use super::PEER_SHUT;
 use super::RDMA;
 use super::SHUT;
 use super::SHUT_BOTH;
@@ -110,14 +109,6 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         effects: &[],
         answers: &["280 bytes: 01"],
         why: "it tells of the TCP connection beside the one over RDMA, which stays until that has ended",
-    },
-    Difference {
-        options: &["TCP_ZEROCOPY_RECEIVE"],
-        families: ALL,
-        groups: &[PEER_SHUT],
-        effects: &[],
-        answers: &["64 bytes: 0"],
-        why: "it tells of the TCP connection beside the one over RDMA, on which there are no data",
     },
     Difference {
         options: &["TCP_SAVED_SYN"],
