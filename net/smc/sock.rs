@@ -441,9 +441,9 @@ impl Sock {
             Ok(SockState::Connecting(_)) => connect::close(&this),
             Ok(SockState::Listening(listener)) => {
                 listener.close();
-                // The port is to be free when close(2) returns, so the socket's work may not hold it. It ends soon
-                // now: nobody makes calls on the socket any more.
-                workqueue::flush_work::<Self, 0>(&this);
+                // The port is to be free when close(2) returns, so the socket's work may not hold it. What runs ends
+                // soon now, as nobody makes calls on the socket any more; what waits for others' work need not run.
+                workqueue::cancel_work::<Self, 0>(&this);
             }
             Ok(SockState::Active(conn)) => active::close(&this, &conn),
             Ok(SockState::Fallback(_)) if this.is_unaccepted() => this.tcp.abort(ECONNABORTED),

@@ -6,18 +6,17 @@
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
-use core::ptr::{
-    self,
-    NonNull, //
-};
+use core::ptr::NonNull;
 
 use kernel::{
     error::from_err_ptr,
+    sync::Arc,
     workqueue::{
         HasWork,
         Queue,
         RawWorkItem,
-        Work, //
+        Work,
+        WorkItem, //
     }, //
 };
 
@@ -87,11 +86,20 @@ impl Drop for OwnedWorkqueue {
     }
 }
 
-/// Waits until the work of `item`, if it has been queued on any queue, has run.
+/// Takes the work of `item` from the queue where it waits for its turn, and waits until it has run where it runs.
 /// Context: may sleep; not from that work.
-pub fn flush_work<T: HasWork<T, ID>, const ID: u64>(item: &T) {
+pub fn cancel_work<T, const ID: u64>(item: &Arc<T>)
+where
+    T: HasWork<T, ID> + WorkItem<ID, Pointer = Arc<T>>,
+{
+    let item: *const T = &raw const **item;
     // SAFETY: `item` is alive, and so is the work that it contains.
-    let work = unsafe { Work::raw_get(T::raw_get_work(ptr::from_ref(item).cast_mut())) };
+    let work = unsafe { Work::raw_get(T::raw_get_work(item.cast_mut())) };
+    // SAFETY: The work was initialised with `item`, which the caller holds.
+    if unsafe { bindings::cancel_work(work.cast()) } {
+        // SAFETY: The queue had this reference, and gives it to nobody any more.
+        drop(unsafe { Arc::from_raw(item) });
+    }
     // SAFETY: The work was initialised with `item`, which the caller holds.
     unsafe { bindings::flush_work(work.cast()) };
 }
