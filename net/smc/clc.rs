@@ -320,7 +320,7 @@ fn is_partial(bytes: &[u8]) -> bool {
 fn fatal(e: Error) -> Fatal {
     match e {
         e if e == EAGAIN => Fatal::TimedOut,
-        e if e == ECONNRESET => Fatal::Reset,
+        e if e == ECONNRESET || e == EPIPE => Fatal::Reset,
         e if e == EINTR || e == ERESTARTSYS => Fatal::Interrupted,
         e => Fatal::Tcp(u16::try_from(-e.to_errno()).unwrap_or_default()),
     }

@@ -416,7 +416,11 @@ impl Session<'_> {
         if let Some(reason) = actions.decline {
             self.clc
                 .decline(reason, self.peer_id())
-                .map_err(|_| EPROTO)?;
+                .map_err(|failure| match failure {
+                    // TCP has no connection any more.
+                    Failure::Fatal(fatal) => errno(fatal),
+                    _ => EPROTO,
+                })?;
         }
         let info = |reason| FallbackInfo {
             reason,
