@@ -132,7 +132,7 @@ enum smc_cause {
 	SMC_CAUSE_DEVICE_MRS		= 30,	/* none left, or no protection domain */
 	SMC_CAUSE_NO_ANSWER		= 31,	/* to the PROPOSAL, in time */
 	SMC_CAUSE_BOTH_CLIENTS		= 32,	/* both ends, or a socket to itself */
-	SMC_CAUSE_USER_HANDSHAKES_LIMIT	= 33,	/* others' handshakes, of user namespaces */
+	SMC_CAUSE_HANDSHAKES_LIMIT	= 33,	/* of clients, in the namespace */
 };
 
 /*

@@ -85,10 +85,7 @@ pub(super) fn connect(session: &mut Session<'_>) -> Result<Carrier, Failure> {
             None => Fatal::Reset.into(),
         });
     }
-    let _running = running.ok_or(Failure::Declined(
-        Reason::Memory,
-        Some(Cause::UserHandshakes),
-    ))?;
+    let _running = running.ok_or(Failure::Declined(Reason::Memory, Some(Cause::Handshakes)))?;
     check_propose(session)?;
     let ports = Ports::find(session);
     let eids = session.local.ueids.lock().clone();

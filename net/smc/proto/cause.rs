@@ -108,9 +108,9 @@ explained! {
         BothClients = 32, "both-clients",
             "Both ends connected to each other at the same time, or a socket connected to itself: SMC needs a server.",
             "Nothing is wrong. To use SMC, have one end listen, and only the other one connect.";
-        UserHandshakes = 33, "user-handshakes-limit",
-            "As many connections of user namespaces are in the handshake as may be together (1,536).",
-            "See who connects to servers that do not answer (smc ss, ss -t in the namespaces of users). In a network namespace that root has made, connections have that many of their own.";
+        Handshakes = 33, "handshakes-limit",
+            "As many connections of this network namespace are in the handshake as may be (1,536; of all user namespaces, which share that number).",
+            "See who connects to servers that do not answer (smc ss). Programs in a network namespace that root has made have that many of their own.";
     }
 }
 
