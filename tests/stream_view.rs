@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What administrators see of a stream.
+//! What administrators see of a stream, and the peer of what was read.
 
 mod common;
 
@@ -66,6 +66,19 @@ fn the_flags_that_a_peer_set_last_are_shown() {
     duo.client().on_cdc(&cdc).unwrap();
     let flags = duo.client().rings(SizeClass::SMALLEST).rx_flags;
     assert_eq!(flags, (ProducerFlags::default(), StateFlags::default()));
+}
+
+#[test]
+fn a_peer_that_waits_is_told_of_what_was_read_before() {
+    let mut duo = Duo::new();
+    duo.write(Client, 6_000);
+    duo.settle();
+    assert_eq!(duo.read(Server), 6_000);
+    duo.settle();
+    // The ring has room for all, but the client knows of 10,384 bytes only.
+    duo.write(Client, 12_000);
+    duo.settle();
+    assert_eq!(duo.server().readable(), 12_000);
 }
 
 #[test]

@@ -371,6 +371,11 @@ impl Stream {
         self.recv.is_at_hole()
     }
 
+    /// Whether the reader stands at an urgent byte, in line or not.
+    pub fn is_at_mark(&self) -> bool {
+        self.recv.is_at_mark()
+    }
+
     /// The position in the stream of the first byte of [`Stream::peek_chunks`] from 0 on.
     pub fn read_position(&self) -> u64 {
         self.recv.read_position()
@@ -509,6 +514,8 @@ impl Stream {
         self.on_peer_state(cdc.state, &mut fx);
         self.abort_on_data_after_close();
         fx.offer = self.adoptable(&refs);
+        // The reader may be waiting for more than fits behind what it has read.
+        self.cdc_due |= self.recv.owes_update() && !self.killed;
         // A peer that waits for room may have had a reason not to adopt it when it was offered.
         self.cdc_due |= self.recv.is_blocked() && self.recv.rmbes().offered().is_some();
         let is_asked = cons.is_some() || self.is_close_ready();

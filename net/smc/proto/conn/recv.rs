@@ -438,6 +438,12 @@ impl RecvState {
         }
     }
 
+    /// Whether a peer that waits for room is to be told of what was read before it began to.
+    pub(super) fn owes_update(&self) -> bool {
+        let room = self.advertisable().saturating_sub(self.advertised);
+        self.peer_blocked && room > self.least_update().into()
+    }
+
     /// Least number of bytes for an update of the peer.
     fn least_update(&self) -> u32 {
         (self.ring().size() / 10).max(Self::LEAST_UPDATE)
