@@ -355,8 +355,13 @@ impl TcpSocket {
             self.locked(|sk| unsafe { (*sk).sk_userlocks &= !PORT_LOCK });
             let _ = self.shutdown(BOTH);
         } else if state.is_closed() {
-            // SAFETY: A live TCP socket, locked.
-            self.locked(|sk| unsafe { put_port(sk) });
+            self.locked(|sk| {
+                // The work of an attempt to connect may have begun another one meanwhile.
+                if self.state().is_closed() {
+                    // SAFETY: A live TCP socket, locked and without a connection.
+                    unsafe { put_port(sk) };
+                }
+            });
         }
     }
 
