@@ -423,7 +423,7 @@ bool smc_helper_sk_has_xfrm_policy(const struct sock *sk)
 #endif
 }
 
-void smc_helper_security_sk_clone(const struct sock *sk, struct sock *newsk)
+void smc_helper_sk_clone_label(const struct sock *sk, struct sock *newsk)
 {
 	security_sk_clone(sk, newsk);
 }

@@ -250,6 +250,9 @@ impl Sk {
         unsafe {
             inherit_cgroup(self.option_sk(), new)
         };
+        // As TCP's own child has it: security modules check what is done with the socket by that.
+        // SAFETY: As above.
+        unsafe { bindings::sk_clone_label(self.option_sk(), new) };
         child.inherit(self);
         // INVARIANT: The socket is new.
         Ok(UnattachedSk(child))
