@@ -97,6 +97,9 @@ pub(crate) trait StreamRx {
     /// Returns whether the reader stands at an urgent byte, which a read would skip.
     fn is_at_hole(&self) -> bool;
 
+    /// Returns whether the reader stands at an urgent byte, in line or not: a call that has read something ends there.
+    fn is_at_mark(&self) -> bool;
+
     /// Returns whether the end of the stream was an orderly one, whatever error is pending.
     fn has_ended_in_order(&self) -> bool;
 
@@ -251,7 +254,10 @@ pub(crate) fn recv(
         }
         let skip = if how.peek { done } else { 0 };
         let waited = rx.while_reading(|| {
-            sk.wait_until(timeout, false, || rx.is_reader_due(skip) || sk.has_err())
+            let is_at_end = || done > 0 && !how.peek && rx.is_at_mark();
+            sk.wait_until(timeout, false, || {
+                rx.is_reader_due(skip) || sk.has_err() || is_at_end()
+            })
         });
         match waited {
             Ok(left) => (timeout, was_woken) = (left, true),

@@ -36,6 +36,8 @@ use crate::{
 /// What a read found, without the lock.
 struct Readable {
     state: Recv,
+    /// The call has read something, and comes to an urgent byte.
+    is_over: bool,
     /// Position in the stream of the first byte that can be read.
     at: u64,
     chunks: Chunks,
@@ -83,7 +85,10 @@ impl StreamRx for Arc<Conn> {
         let skip = if how.peek { done } else { 0 };
         // CAST: a ring is less than 4 GiB.
         let want = msg.len().min(u32::MAX as usize) as u32;
-        let readable = self.begin_read(sk, how.peek, skip, want);
+        let readable = self.begin_read(sk, how.peek, done, want);
+        if readable.is_over {
+            return Ok(ReadStep::Mark(0));
+        }
         match readable.state {
             Recv::Ready(len) if len as usize > skip => {
                 if done == 0 {
@@ -121,6 +126,10 @@ impl StreamRx for Arc<Conn> {
         self.with(|inner| inner.stream.is_at_hole())
     }
 
+    fn is_at_mark(&self) -> bool {
+        self.with(|inner| inner.stream.is_at_mark())
+    }
+
     fn has_ended_in_order(&self) -> bool {
         self.with(|inner| inner.stream.has_ended_in_order())
     }
@@ -149,13 +158,15 @@ impl Conn {
         blocking::recv(self, sk, msg, how)
     }
 
-    /// Looks what is to be read of `want` bytes after `skip`. An urgent byte that is not in line is skipped by a read
-    /// of what follows it.
-    fn begin_read(self: &Arc<Self>, sk: &Sk, is_peek: bool, skip: usize, want: u32) -> Readable {
+    /// Looks what is to be read of `want` bytes by a call that has read, or seen, `done`. An urgent byte that is not in
+    /// line is skipped by a call that begins there.
+    fn begin_read(self: &Arc<Self>, sk: &Sk, is_peek: bool, done: usize, want: u32) -> Readable {
+        let skip = if is_peek { done } else { 0 };
         let (readable, fx) = self.with(|inner| {
             // With the lock held: whoever has just set SO_OOBINLINE says so to the stream after this, or did before.
             inner.stream.set_oob_inline(sk.is_urg_inline());
-            let fx = match is_peek || want == 0 {
+            let is_over = done > 0 && !is_peek && inner.stream.is_at_mark();
+            let fx = match is_peek || want == 0 || is_over {
                 true => ConsumeEffects::default(),
                 false => inner.stream.skip_urgent(),
             };
@@ -163,6 +174,7 @@ impl Conn {
             let is_ready = matches!(state, Recv::Ready(_));
             let readable = Readable {
                 state,
+                is_over,
                 at: inner.stream.read_position(),
                 // CAST: within a ring.
                 chunks: inner.stream.peek_chunks(skip as u32, want),

@@ -103,6 +103,11 @@ impl StreamRx for SmcdConn {
         !self.own().is_urg_inline() && self.rx().mark().is_some_and(|mark| mark.is_at(at))
     }
 
+    fn is_at_mark(&self) -> bool {
+        let at = self.rx().consumed();
+        self.rx().mark().is_some_and(|mark| mark.is_at(at))
+    }
+
     fn has_ended_in_order(&self) -> bool {
         self.ends().is_peer_done()
     }

@@ -4,6 +4,7 @@
 
 use std::thread;
 
+use anyhow::Result;
 use smc_user::Errno;
 use smc_user::Unserved;
 
@@ -58,6 +59,33 @@ pub(super) const ROWS: &[Row] = &[
             pair.server.recv(&mut buffer, libc::MSG_DONTWAIT),
         ]
     }),
+    Row::same(
+        "a read that waits for all ends before it, in line or not",
+        "4 1 1 u 4 1 1 u",
+        |rig| {
+            let ends = |inline: i32, flags: i32| -> Result<_> {
+                let pair = rig.pair()?;
+                pair.server
+                    .set_option_int(libc::SOL_SOCKET, libc::SO_OOBINLINE, inline)?;
+                pair.deliver(b"half")?;
+                let got = thread::scope(|scope| {
+                    let reader = scope.spawn(|| pair.server.recv(&mut [0; 8], libc::MSG_WAITALL));
+                    thread::sleep(WHILE);
+                    pair.client.send(b"u", OOB)?;
+                    await_events(&pair.server, libc::POLLPRI)?;
+                    thread::sleep(WHILE);
+                    pair.client.send(b"more", 0)?;
+                    anyhow::Ok(reader.join().unwrap_or(Err(Errno::EINTR)))
+                })?;
+                let mark = pair.server.ioctl_int(SIOCATMARK);
+                let mut byte = [0];
+                let urgent = pair.server.recv(&mut byte, flags);
+                Ok((got, mark, urgent, char::from(byte[0]).to_string()))
+            };
+            let (a, b) = (ends(0, OOB)?, ends(1, 0)?);
+            answer![a.0, a.1, a.2, a.3, b.0, b.1, b.2, b.3]
+        },
+    ),
     Row::same(
         "in line, a read stops before it and the mark is next",
         "2 1 1 c",
