@@ -92,7 +92,7 @@ pub fn cancel_work<T, const ID: u64>(item: &Arc<T>)
 where
     T: HasWork<T, ID> + WorkItem<ID, Pointer = Arc<T>>,
 {
-    let item: *const T = &raw const **item;
+    let item = Arc::as_ptr(item);
     // SAFETY: `item` is alive, and so is the work that it contains.
     let work = unsafe { Work::raw_get(T::raw_get_work(item.cast_mut())) };
     // SAFETY: The work was initialised with `item`, which the caller holds.

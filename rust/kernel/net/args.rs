@@ -100,7 +100,7 @@ impl SockOptIn<'_> {
 /// Bytes of a value that are copied without an allocation.
 const SHORT_VALUE: usize = 64;
 
-/// The longest value that is copied first: longer ones are of netfilter, which reads them without a socket's lock.
+/// The longest value that is copied: no option has a longer one, but for netfilter's.
 const LONGEST_VALUE: usize = 256 << 10;
 
 impl SockOptIn<'_> {
@@ -148,15 +148,14 @@ impl SockOptIn<'_> {
             result => result,
         }
     }
-}
 
-impl SockOptIn<'_> {
-    /// Returns whether the value is longer than those that are copied: netfilter's can be.
+    /// Returns whether the value is longer than [`Self::copied`] copies.
     pub(super) fn is_huge(&self) -> bool {
         usize::try_from(self.len).is_ok_and(|len| len > LONGEST_VALUE)
     }
 
-    /// The same where reading it fails at once, unless it is null, which means something to some options.
+    /// A value of the same length at an address that cannot be read. A null pointer stays one, as some options look for
+    /// it.
     fn unreadable(self) -> Self {
         // SAFETY: The pointer is not dereferenced.
         if unsafe { bindings::sockptr_is_null(self.ptr) } {

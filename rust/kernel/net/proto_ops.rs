@@ -453,6 +453,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
                     // The kernel takes its own copy from kernel memory to what follows a structure for an overflow
                     // (FORTIFY_SOURCE), and warns.
                     SOL_TLS => set(value),
+                    // Netfilter's, which reads them without the socket's lock.
                     SOL_IP | SOL_IPV6 if value.is_huge() => set(value),
                     _ => value.copied(set),
                 }
