@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest blocked-listener`: a setsockopt(2) on a listener blocks on a page fault that userfaultfd does not serve,
-//! and a connection arrives there.
+//! `smctest blocked-listener`: a setsockopt(2) or getsockopt(2) on a listener blocks on a page fault that userfaultfd
+//! does not serve, and a connection arrives there.
 //!
 //! Nobody else may wait for that: such a page fault can block forever, and any user can cause one. The value is read
 //! before the socket is locked, so that not even the listener waits. A filter's instructions are read with the lock of
@@ -22,6 +22,9 @@ use crate::netns;
 /// Time for the call to reach the page fault, and for other calls to return.
 const SOON: Duration = Duration::from_secs(5);
 
+/// Parameters of TCP-AO. Not in libc.
+const TCP_AO_INFO: i32 = 40;
+
 /// Runs the test, both ends in this process.
 pub(crate) fn run(context: &Context) -> Result<()> {
     let blocked = context.listen(8)?;
@@ -30,7 +33,13 @@ pub(crate) fn run(context: &Context) -> Result<()> {
         ..context.clone()
     };
     let other = other.listen(8)?;
-    accept_beside(context, &blocked)?;
+    accept_beside(context, &blocked, |page| {
+        page.set_option(&blocked, libc::IPPROTO_IP, libc::IP_OPTIONS, 40)
+    })?;
+    accept_beside(context, &blocked, |page| {
+        page.get_option(&blocked, libc::IPPROTO_TCP, TCP_AO_INFO)
+            .map(drop)
+    })?;
     let page = Unserved::new()?;
     thread::scope(|scope| {
         let setter = scope.spawn(|| page.attach_filter(&blocked));
@@ -42,13 +51,16 @@ pub(crate) fn run(context: &Context) -> Result<()> {
     })
 }
 
-/// Accepts a connection while a value is read for the listener.
-fn accept_beside(context: &Context, listener: &Socket) -> Result<()> {
+/// Accepts a connection while `call`, on the listener, reads a value.
+fn accept_beside(
+    context: &Context,
+    listener: &Socket,
+    call: impl FnOnce(&Unserved) -> smc_user::Result<()> + Send,
+) -> Result<()> {
     let page = Unserved::new()?;
     listener.set_timeout(SOON)?;
     thread::scope(|scope| {
-        let setter =
-            scope.spawn(|| page.set_option(listener, libc::IPPROTO_IP, libc::IP_OPTIONS, 40));
+        let caller = scope.spawn(|| call(&page));
         let is_wanted = page.is_wanted(SOON);
         let client = netns::inside(context.client_netns.as_deref(), || {
             context.begin_connect(context.family)
@@ -63,7 +75,7 @@ fn accept_beside(context: &Context, listener: &Socket) -> Result<()> {
         let took = start.elapsed();
         // In any case, let the call return.
         page.serve()?;
-        ensure!(setter.join().is_ok(), "a thread panicked");
+        ensure!(caller.join().is_ok(), "a thread panicked");
         ensure!(is_wanted?, "nobody waits for the page");
         drop((client?, accepted?));
         ensure!(took < SOON / 2, "accept waits for the page");

@@ -126,6 +126,16 @@ impl Unserved {
         Ok(())
     }
 
+    /// Gets a socket option into the page. Returns its length.
+    pub fn get_option(&self, socket: &Socket, level: i32, name: i32) -> Result<u32> {
+        // CAST: 4096.
+        let mut len = PAGE as libc::socklen_t;
+        let fd = socket.as_raw_fd();
+        // SAFETY: by the type invariant the page may be read and written by a system call; `len` is its length.
+        check(unsafe { libc::getsockopt(fd, level, name, self.page.cast(), &raw mut len) })?;
+        Ok(len)
+    }
+
     /// Attaches a filter of one instruction (SO_ATTACH_FILTER), which is in the page: the kernel reads it with the
     /// socket locked. One of zeroes is invalid.
     pub fn attach_filter(&self, socket: &Socket) -> Result<()> {
