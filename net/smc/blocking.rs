@@ -253,12 +253,9 @@ pub(crate) fn recv(
             return interrupted(sk, timeout, done);
         }
         let skip = if how.peek { done } else { 0 };
-        let waited = rx.while_reading(|| {
-            let is_at_end = || done > 0 && !how.peek && rx.is_at_mark();
-            sk.wait_until(timeout, false, || {
-                rx.is_reader_due(skip) || sk.has_err() || is_at_end()
-            })
-        });
+        let is_at_end = || done > 0 && !how.peek && rx.is_at_mark();
+        let is_due = || rx.is_reader_due(skip) || sk.has_err() || is_at_end();
+        let waited = rx.while_reading(|| sk.wait_until(timeout, false, is_due));
         match waited {
             Ok(left) => (timeout, was_woken) = (left, true),
             Err(_) if done > 0 => break,

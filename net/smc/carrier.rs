@@ -87,9 +87,9 @@ impl Carrier {
         both!(self.is_peer_done())
     }
 
-    /// Whether the end of the stream has come, and was an orderly one.
+    /// Whether the peer has ended its stream in order.
     pub(crate) fn has_ended_in_order(&self) -> bool {
-        self.is_peer_done() && both!(self.has_ended_in_order())
+        both!(self.has_ended_in_order())
     }
 
     /// sendmsg(2).

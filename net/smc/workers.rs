@@ -29,7 +29,7 @@ const MOST: u16 = 2048;
 /// Handshakes of a kind at a time: of clients, and of listeners where workers are shared. Further connections are TCP's
 /// alone, so that nobody waits for those of another user; the other workers are for such connections. For other
 /// listeners there is SMC_LIMIT_HS.
-const MAX_HANDSHAKES: u32 = 1536;
+const MAX_CONCURRENT: u32 = 1536;
 
 /// Connections whose first data are awaited at a time, each by a worker (TCP_DEFER_ACCEPT). Further ones are accepted
 /// without data, as accept(2) may return one without in any case.
@@ -96,7 +96,7 @@ impl Workers {
     /// Whether a listener is to take on no further handshake, whatever its SMC_LIMIT_HS.
     /// Context: any.
     pub(crate) fn refuses_handshakes(&self) -> bool {
-        self.is_shared && self.queued_handshakes.load(Relaxed) >= MAX_HANDSHAKES
+        self.is_shared && self.queued_handshakes.load(Relaxed) >= MAX_CONCURRENT
     }
 
     /// Counts the handshake of a socket that connects, for as long as the result lives; `None` if there are so many
@@ -105,7 +105,7 @@ impl Workers {
     pub(crate) fn begin_connect(&self) -> Option<RunningConnect<'_>> {
         let others = self.running_connects.fetch_add(1, Relaxed);
         let running = RunningConnect(self);
-        (others < MAX_HANDSHAKES).then_some(running)
+        (others < MAX_CONCURRENT).then_some(running)
     }
 
     /// Counts a connection whose first data are awaited, until [`Self::end_deferred`]; returns whether one more may be.

@@ -81,7 +81,7 @@ pub(super) fn connect(session: &mut Session<'_>) -> Result<Carrier, Failure> {
     if session.tcp.is_simultaneous_open() {
         return Err(match running {
             Some(_) => both_clients(session),
-            // That would wait.
+            // The peer's message cannot be taken from the stream, as that would wait for it.
             None => Fatal::Reset.into(),
         });
     }

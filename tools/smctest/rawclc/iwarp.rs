@@ -52,13 +52,14 @@ const REJECTED: u8 = 0x20;
 /// Longest duration of what need not wait for a peer, on a debug kernel.
 const PROMPT: Duration = Duration::from_secs(10);
 
-/// From the agreement on, how long the kernel accepts the peer's MPA connection as a client,
-/// until when its own has to be answered then, and until when it accepts one as a server; each less
-/// 200 ms.
+// Timeouts of the kernel from the CONFIRM on (`Documentation/iwarp.md`), each less 200 ms.
+/// A client waits for the server's MPA connection.
 const CLIENT_ACCEPTS: Duration = Duration::from_millis(1_700);
+/// A client waits for the reply to its own MPA request.
 const CLIENT_CONNECTS: Duration = Duration::from_millis(2_500);
+/// A server waits for the client's MPA connection.
 const SERVER_ACCEPTS: Duration = Duration::from_millis(2_800);
-/// And how long it tries to connect as a server.
+/// A server waits for the reply to its own MPA request.
 const SERVER_CONNECTS: Duration = Duration::from_millis(1_300);
 
 /// How often a peer may be too late.

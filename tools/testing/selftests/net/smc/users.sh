@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 300
-# Users who make namespaces of their own share the threads of handshakes. One who has servers that do not answer, or
-# clients that do not ask, makes the connections of others be TCP, and nothing else: they do not wait.
+# All users who make namespaces of their own share the kernel threads that run handshakes. A user with thousands of
+# handshakes that never end does not delay connections of others; these may have to go over TCP.
 
 . "${LIB:=${0%/*}/lib.sh}"
 
@@ -13,11 +13,10 @@ ulimit -n 65536
 as_user() {
 	local uid=$1
 	shift
-	touch /tmp/pid; chmod 666 /tmp/pid
 	setpriv --reuid="$uid" --regid="$uid" --clear-groups unshare --user --map-root-user --net "$@"
 }
 
-# So many connections that are begun at once, to eight ports; for each that is there another one.
+# Begins NUMBER connections to ADDRESS, on eight ports, and another one whenever one is established.
 CROWD="
 import select, socket, sys, time
 address, number = sys.argv[1], int(sys.argv[2])
@@ -84,7 +83,7 @@ others() {
 		exec python3 -c "$1" "$2"' sh "$VICTIM" "$1"
 }
 
-# are_many: the number on standard input is none of connections that wait for seconds.
+# are_many: the number of connections on standard input is larger than if each had waited for seconds.
 are_many() {
 	local number
 	read -r number || return
@@ -105,6 +104,7 @@ require "module loads" load_smc
 same_host on
 check "nobody is in the way: connections are there at once" are_many < <(others 10)
 
+touch /tmp/pid && chmod 666 /tmp/pid
 as_user 65534 sh -c 'echo $$ >/tmp/pid; exec sleep 1000' &
 require "a namespace of a user" within 10 test -s /tmp/pid
 USER_PID=$(cat /tmp/pid)
