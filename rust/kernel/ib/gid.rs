@@ -87,12 +87,17 @@ impl Device {
     /// name. Stops there, as the table may be long and mostly unused.
     /// Context: process.
     pub fn find_gid(&self, port: u32, is_it: impl Fn(&GidEntry) -> bool) -> Option<GidEntry> {
-        (0..=u8::MAX)
-            .map(|index| self.gid(port, index))
-            // Behind the end of the table.
-            .take_while(|entry| !matches!(entry, Err(e) if *e == EINVAL))
-            .filter_map(Result::ok)
-            .find(is_it)
+        // A loop: the symbol of a chain of iterator adapters contains all their types, and exceeded the longest one
+        // that the kernel can look up (`KSYM_NAME_LEN`).
+        for index in 0..=u8::MAX {
+            match self.gid(port, index) {
+                Ok(entry) if is_it(&entry) => return Some(entry),
+                // Behind the end of the table.
+                Err(e) if e == EINVAL => return None,
+                _ => {}
+            }
+        }
+        None
     }
 
     /// Looks up the path to the IPv4 address `destination` from the IPv4 address of an entry of a port's GID table,

@@ -10,6 +10,7 @@ use crate::dirs::Dirs;
 use crate::guests::{Extra, Topology};
 use crate::kernel::Kernel;
 use crate::run::{lock, output, run};
+use crate::symbols;
 use crate::toolchain::Toolchain;
 
 /// Destination of a build's output.
@@ -48,6 +49,7 @@ pub(crate) fn build(
     ko.is_file()
         .then_some(())
         .with_context(|| format!("the build left no {}", ko.display()))?;
+    symbols::check(&ko)?;
     Ok(ko)
 }
 
