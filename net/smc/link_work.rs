@@ -27,14 +27,22 @@ use smc_proto::{
             LinkWork, //
         },
         DeleteLinkParams, //
+    },
+    time::Duration, //
+};
+
+use crate::{
+    clock::now,
+    lgr::{
+        LinkGroup,
+        LinkRef,
+        LINK_WORK, //
     }, //
 };
 
-use crate::lgr::{
-    LinkGroup,
-    LinkRef,
-    LINK_WORK, //
-};
+/// How long mapping of the send buffers of connections that leave a link is tried again after it failed; for all of
+/// them together, as they wait for each other.
+const MAP_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl WorkItem<LINK_WORK> for LinkGroup {
     type Pointer = Arc<Self>;
@@ -119,7 +127,8 @@ fn delete_link(group: &Arc<LinkGroup>, idx: LinkIdx, cause: DeleteCause) {
         return group.delete_lost_link(idx);
     };
     let was_active = group.with_llc(|llc, _| llc.core.stop_testlink(idx));
-    group.for_each(|member| member.fail_over_from(idx));
+    let deadline = now().saturating_add(MAP_TIMEOUT);
+    group.for_each(|member| member.fail_over_from(idx, deadline));
     if was_active {
         let params = DeleteLinkParams {
             on,

@@ -190,8 +190,8 @@ impl LgrConn for Conn {
         let _ = self.try_transmit(|_| true);
     }
 
-    fn fail_over_from(self: Arc<Self>, idx: LinkIdx) {
-        self.fail_over(idx);
+    fn fail_over_from(self: Arc<Self>, idx: LinkIdx, deadline: Instant) {
+        self.fail_over(idx, deadline);
     }
 
     fn rebalance_from(self: Arc<Self>, idx: LinkIdx, can_carry: &dyn Fn(LinkIdx) -> bool) -> bool {

@@ -7,7 +7,13 @@
 
 use core::mem;
 
-use kernel::sync::Arc;
+use kernel::{
+    sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
 use kernel_ext::{
     ib::WriteSource,
     prelude::*, //
@@ -20,8 +26,10 @@ use smc_proto::{
     },
     lgr::{
         LinkIdx,
+        LinkMap,
         RtokenIdx, //
-    }, //
+    },
+    time::Instant, //
 };
 
 use super::{
@@ -29,6 +37,7 @@ use super::{
     ConnInner, //
 };
 use crate::{
+    clock::now,
     lgr::{
         LgrConn,
         LinkRef, //
@@ -36,6 +45,9 @@ use crate::{
     link::Link,
     rmb::SendBuf, //
 };
+
+/// Pause before all links are tried again if none could have the send buffer mapped.
+const MAP_RETRY: Delta = Delta::from_millis(10);
 
 /// A pending switch of a connection to another link.
 pub(super) struct PendingSwitch {
@@ -102,25 +114,34 @@ impl ConnInner {
 
 impl Conn {
     /// Leaves link `idx`, whose QP is in the error state, if the connection uses it: data not known to have arrived are
-    /// sent again on another link. If no link reaches the peer's RMB the connection is aborted.
+    /// sent again on another link. The connection is aborted if no link reaches the peer's RMB, or if until `deadline`
+    /// the send buffer cannot be mapped for any that does.
     /// Context: may sleep.
-    pub(super) fn fail_over(self: &Arc<Self>, idx: LinkIdx) {
+    pub(super) fn fail_over(self: &Arc<Self>, idx: LinkIdx, deadline: Instant) {
         if self.with(|inner| inner.at.idx == idx && inner.stream.may_miss_data_after_close()) {
             self.kill(ECONNABORTED);
         }
+        // Links whose devices did not map the send buffer.
+        let mut refused = LinkMap::<bool>::default();
         loop {
             let Some(then) = self.with(|inner| self.view_from(inner, idx)) else {
                 return;
             };
-            let Some(at) = self.group.choose_link(self.token, then.row, |_| true) else {
+            let (token, row) = (self.token, then.row);
+            let Some(at) = self.group.choose_link(token, row, |idx| !refused[idx]) else {
+                if refused.iter().any(|refused| *refused) && now() < deadline {
+                    // Room for mappings (swiotlb, IOMMU) is short for a moment only, as a rule.
+                    fsleep(MAP_RETRY);
+                    refused = LinkMap::default();
+                    continue;
+                }
                 // The group ends, or the peer sent no RToken of its RMB for another link.
                 return self.abort_on_failover(&then);
             };
-            let source = match then.map(&at.link) {
-                Ok(source) => source,
-                // That link is gone, too.
-                Err(_) if at.link.resources().is_none() => continue,
-                Err(_) => return self.abort_on_failover(&then),
+            let Ok(source) = then.map(&at.link) else {
+                // A link that is gone, too, is not chosen again.
+                refused[at.idx] = true;
+                continue;
             };
             self.group.stop_waiting(self.token);
             let mut inner = self.inner.lock();

@@ -44,9 +44,10 @@ pub(crate) trait LgrConn: Send + Sync {
     fn after_rx_flush(self: Arc<Self>);
     /// A send slot is free again.
     fn on_slot(self: Arc<Self>);
-    /// Moves the connection away from link `idx`, which failed and whose QP is in the error state.
+    /// Moves the connection away from link `idx`, which failed and whose QP is in the error state. While other links
+    /// cannot have its send buffer mapped that is tried again until `deadline`.
     /// Context: may sleep.
-    fn fail_over_from(self: Arc<Self>, idx: LinkIdx);
+    fn fail_over_from(self: Arc<Self>, idx: LinkIdx, deadline: Instant);
     /// Moves the connection from link `idx`, if it uses that, to another one that `can_carry` it, to balance the load.
     /// Returns whether it moves, now or soon.
     /// Context: may sleep.
