@@ -255,7 +255,8 @@ pub(crate) fn fill(socket: &Socket) -> Result<usize> {
     }
 }
 
-fn drain(socket: &Socket, mut left: usize) -> Result<()> {
+/// Reads `left` bytes.
+pub(crate) fn drain(socket: &Socket, mut left: usize) -> Result<()> {
     let mut buffer = [0; 4096];
     while left > 0 {
         let len = socket.read(&mut buffer)?;

@@ -3,12 +3,12 @@
 //! Orphans: connections whose application has closed them (as in TCP). They continue until the peer has received all
 //! data and has closed, too, but for a limited time.
 //!
-//! Data are sent as long as the peer consumes some. If it consumes none for `net.ipv4.tcp_fin_timeout`, or does not
-//! close for as long after our close, the connection is aborted, as TCP ends FIN_WAIT2. A peer that does not answer the
-//! abort either may still write: the RMBE goes into quarantine, and the place in the link group becomes free. If what
-//! was posted before the abort is not completed within [`LINK_WAIT`], the link is given up first. There may
-//! be [`MAX_ORPHANS`] orphans; connections closed beyond that are aborted at once, as TCP does beyond
-//! `tcp_max_orphans`.
+//! Data are sent as long as the peer consumes some. If it consumes none for [`DATA_WAIT`] times
+//! `net.ipv4.tcp_fin_timeout`, or does not close for that time after our close, the connection is aborted, as TCP ends
+//! FIN_WAIT2. A peer that does not answer the abort either may still write: the RMBE goes into quarantine, and the
+//! place in the link group becomes free. If what was posted before the abort is not completed within [`LINK_WAIT`], the
+//! link is given up first. There may be [`MAX_ORPHANS`] orphans; connections closed beyond that are aborted at once, as
+//! TCP does beyond `tcp_max_orphans`.
 //!
 //! The C module has no limit here.
 
@@ -42,6 +42,11 @@ use crate::{
 
 /// Limit of orphans, for all namespaces together.
 const MAX_ORPHANS: usize = 8192;
+
+/// How long the peer may consume nothing, in `tcp_fin_timeout` (60 s). Its programs may be slow, and cursors come for
+/// a tenth of the ring at a time. TCP probes the window of such a peer for over 200 s before it gives up
+/// (C function `tcp_probe_timer`).
+const DATA_WAIT: u32 = 4;
 
 /// How long to wait for the peer's answer to our abort.
 const ABORT_WAIT: Duration = Duration::from_secs(5);
@@ -85,7 +90,7 @@ enum Stage {
 
 /// State of an orphan.
 pub(super) struct Orphan {
-    /// How long to wait for progress of the peer.
+    /// `net.ipv4.tcp_fin_timeout` when the application closed.
     fin_timeout: Duration,
     stage: Stage,
     /// When that stage began.
@@ -97,9 +102,15 @@ impl Orphan {
     /// Returns the deadline of the stage.
     fn end(&self) -> Instant {
         self.since.saturating_add(match self.stage {
-            Stage::Data(_) | Stage::Closed => self.fin_timeout,
+            Stage::Data(_) => self.fin_timeout.saturating_mul(DATA_WAIT),
+            Stage::Closed => self.fin_timeout,
             Stage::Aborted => ABORT_WAIT,
         })
+    }
+
+    /// Returns when to check again: what the peer consumes is noticed then, and counts from then on.
+    fn next_check(&self, now: Instant) -> Instant {
+        self.end().min(now.saturating_add(self.fin_timeout))
     }
 }
 
@@ -116,21 +127,22 @@ enum OrphanAction {
 }
 
 impl ConnInner {
-    /// Makes the connection an orphan, with `fin_timeout` for each step of the peer. Returns the deadline; `None` if
-    /// the connection is finished.
+    /// Makes the connection an orphan, with deadlines for the peer by `fin_timeout`. Returns when to check
+    /// them; `None` if the connection is finished.
     fn make_orphan(&mut self, fin_timeout: Duration) -> Option<Instant> {
         if self.stream.is_finished() {
             return None;
         }
+        let since = now();
         let orphan = Orphan {
             fin_timeout,
             stage: self.stage(),
-            since: now(),
+            since,
             counted: OrphanCount::new(),
         };
-        let end = orphan.end();
+        let next = orphan.next_check(since);
         self.orphan = Some(orphan);
-        Some(end)
+        Some(next)
     }
 
     fn stage(&self) -> Stage {
@@ -152,7 +164,7 @@ impl ConnInner {
         }
         let end = orphan.end();
         Some(match stage {
-            _ if !end.is_due(now) => OrphanAction::Waits(end),
+            _ if !end.is_due(now) => OrphanAction::Waits(orphan.next_check(now)),
             // Work requests may still read the send buffer until the link is taken down.
             Stage::Aborted if !is_quiet => {
                 match orphan.since.saturating_add(LINK_WAIT).is_due(now) {
@@ -167,16 +179,16 @@ impl ConnInner {
 }
 
 impl Conn {
-    /// Makes the connection an orphan after its application closed it: the peer has `fin_timeout` for each step.
+    /// Makes the connection an orphan after its application closed it: the peer has deadlines by `fin_timeout`.
     /// Context: does not sleep.
     pub(crate) fn make_orphan(self: &Arc<Self>, fin_timeout: Duration) {
         let mut inner = self.inner.lock();
-        let end = inner.make_orphan(fin_timeout);
+        let next = inner.make_orphan(fin_timeout);
         let orphan = inner.orphan.as_ref();
         let is_one_too_many = orphan.is_some_and(|orphan| orphan.counted.is_one_too_many);
         drop(inner);
-        if let Some(end) = end {
-            self.group.arm_conn_timer(end.saturating_since(now()));
+        if let Some(next) = next {
+            self.group.arm_conn_timer(next.saturating_since(now()));
         }
         if is_one_too_many {
             pr_warn_once!("too many connections wait for their peers, more are aborted\n");
@@ -188,7 +200,7 @@ impl Conn {
     /// Context: does not sleep.
     pub(super) fn on_orphan_timer(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         match self.with(|inner| inner.verdict(now))? {
-            OrphanAction::Waits(end) => Some(end),
+            OrphanAction::Waits(next) => Some(next),
             OrphanAction::Abort => {
                 self.kill(ETIMEDOUT);
                 Some(now.saturating_add(ABORT_WAIT))

@@ -63,6 +63,8 @@ check "many connections over one" smctest --expect smc many --connections 20 --k
 check "data over links of depth 2048" depth 2048 2048 smctest --expect smc integrity --mib 1
 check "data over links of different depth" depth 100 3 smctest --expect smc integrity --mib 1
 check "data that nobody takes are given up in time" \
-	with_sysctl a net/ipv4/tcp_fin_timeout 3 smctest --expect smc left --seconds 3
+	with_sysctl a net/ipv4/tcp_fin_timeout 2 smctest --expect smc left --seconds 2
+check "a peer that reads slowly gets all of them" \
+	with_sysctl a net/ipv4/tcp_fin_timeout 2 smctest --expect smc left --seconds 2 --slow
 check "module unloads" within 20 unload_smc
 finish
