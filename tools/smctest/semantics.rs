@@ -20,6 +20,7 @@ mod options;
 mod rig;
 mod security;
 mod shared;
+mod unread;
 mod urgent;
 
 use std::time::Duration;
@@ -194,6 +195,7 @@ const TABLES: &[(&str, &[Row])] = &[
     ("copying", copying::ROWS),
     ("urgent", urgent::ROWS),
     ("closing", closing::ROWS),
+    ("unread", unread::ROWS),
     ("events", events::ROWS),
     ("options", options::ROWS),
     ("security", security::ROWS),

@@ -37,12 +37,10 @@ impl Conn {
         }
         let fx = self.with(|inner| match (read, write) {
             (true, true) => Ok(inner.stream.close(false)),
-            (false, true) => inner.stream.shutdown_write().map_err(|_| ENOTCONN),
-            _ => {
-                inner.stream.shutdown_read().map_err(|_| ENOTCONN)?;
-                Ok(CloseEffects::default())
-            }
-        })?;
+            (false, true) => inner.stream.shutdown_write(),
+            _ => inner.stream.shutdown_read(),
+        });
+        let fx = fx.map_err(|_| ENOTCONN)?;
         self.conclude(&sk, &fx);
         Ok(())
     }

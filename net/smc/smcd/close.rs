@@ -46,10 +46,10 @@ impl SmcdConn {
     /// Context: may sleep.
     pub(crate) fn close(&self, sk: &Sk, linger: Option<isize>) -> bool {
         self.uncork();
-        if let Some(timeout) = linger.filter(|timeout| *timeout > 0) {
-            self.linger(sk, timeout);
-        }
         let has_unread = || self.rx().produced() != self.rx().consumed();
+        if let Some(timeout) = linger.filter(|timeout| *timeout > 0) {
+            self.linger(sk, timeout, &has_unread);
+        }
         // As far as TCP would have sent the end of the stream.
         let has_ended = self.ends().own.contains(EndFlags::SHUT_WRITE) && self.unsent() == 0;
         let is_abortive = linger == Some(0) || has_unread();
@@ -74,12 +74,13 @@ impl SmcdConn {
         is_reset
     }
 
-    /// Waits until the peer has taken the data, as far as a TCP connection would hold the rest here. What is left after
-    /// `timeout` jiffies is for the peer to read none the less.
-    fn linger(&self, sk: &Sk, timeout: isize) {
+    /// Waits until the peer has taken the data, as far as a TCP connection would hold the rest here; not with unread
+    /// data, as the close is a reset then. What is left after `timeout` jiffies is for the peer to read none the less.
+    fn linger(&self, sk: &Sk, timeout: isize, has_unread: &dyn Fn() -> bool) {
         let is_done = || {
             let ends = self.ends();
-            ends.is_reset() || ends.peer.contains(EndFlags::CLOSED) || self.unsent() == 0
+            let is_over = ends.is_reset() || ends.peer.contains(EndFlags::CLOSED);
+            is_over || has_unread() || self.unsent() == 0
         };
         self.tx().begin_linger();
         if !is_done() && !kernel::current!().signal_pending() {

@@ -53,7 +53,8 @@ pub(super) const ROWS: &[Row] = &[
                 socket.recv(&mut [0], 0),
             ]
         },
-    ),
+    )
+    .c_differs("EINPROGRESS ENOTCONN ENOTCONN ENOTCONN"),
     Row::same(
         "with TCP_CORK at both ends it takes no longer",
         "true",
@@ -74,7 +75,8 @@ pub(super) const ROWS: &[Row] = &[
             // TCP keeps what is corked for 200 ms, and a handshake has two messages at least.
             answer![least < Duration::from_millis(180)]
         },
-    ),
+    )
+    .c_is_wrong("TCP keeps the messages of its handshake"),
     Row::same("with a short address", "EINVAL", |rig| {
         let address = Address::from(SocketAddr::new(rig.context.addr, 1));
         answer![rig.open()?.connect(address.cut(1))]

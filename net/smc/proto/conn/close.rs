@@ -37,14 +37,18 @@ impl Stream {
     }
 
     /// Whether data have to be sent before the close of [`Stream::close`] is announced. To wait for that (SO_LINGER),
-    /// transmit, then wait until this is false; each transmission wakes the waiter.
+    /// transmit, then wait until this is false; each transmission wakes the waiter. A close with unread data is a
+    /// reset, and discards what is not sent.
     pub fn needs_flush(&self) -> bool {
-        let state = match self.state {
-            ConnState::Active => true,
-            ConnState::AppCloseWait1 | ConnState::AppCloseWait2 => !self.peer.any_close(),
-            _ => false,
-        };
-        state && self.send.unsent() > 0 && !self.killed
+        let can_send = !matches!(self.state, ConnState::Init | ConnState::Listen)
+            && !self.is_reset()
+            && !self.peer.any_close();
+        can_send && self.send.unsent() > 0 && !self.has_unread()
+    }
+
+    /// Whether the application has not read all that arrived, an urgent byte included that it has not passed.
+    fn has_unread(&self) -> bool {
+        self.recv.unread() > 0
     }
 
     /// The application closes (`released`) or shuts down both directions.
@@ -97,7 +101,7 @@ impl Stream {
         }
     }
 
-    /// Shuts down writing.
+    /// Shuts down writing; with reading shut down before this is [`Stream::close`].
     ///
     /// # Errors
     ///
@@ -105,6 +109,9 @@ impl Stream {
     pub fn shutdown_write(&mut self) -> Result<CloseEffects, SendError> {
         if !self.can_shutdown() {
             return Err(SendError::NotConnected);
+        }
+        if self.shutdown.recv {
+            return Ok(self.close(false));
         }
         self.shutdown.send = true;
         if matches!(self.state, ConnState::Active | ConnState::AppCloseWait1) {
@@ -117,17 +124,21 @@ impl Stream {
         })
     }
 
-    /// Shuts down reading; nothing is sent to the peer.
+    /// Shuts down reading: nothing is sent to the peer, unless writing was shut down before, with which this is
+    /// [`Stream::close`].
     ///
     /// # Errors
     ///
     /// As [`Stream::shutdown_write`].
-    pub fn shutdown_read(&mut self) -> Result<(), SendError> {
+    pub fn shutdown_read(&mut self) -> Result<CloseEffects, SendError> {
         if !self.can_shutdown() {
             return Err(SendError::NotConnected);
         }
+        if self.shutdown.send {
+            return Ok(self.close(false));
+        }
         self.shutdown.recv = true;
-        Ok(())
+        Ok(CloseEffects::default())
     }
 
     /// Whether shutdown(2) is allowed; otherwise it is ENOTCONN.
@@ -295,7 +306,7 @@ impl Stream {
     /// Sets the abort flag if the application closes and data are unread, or if more are known to follow, else the
     /// close flag. A close flag that is set and was not sent yet gives way to the abort flag.
     fn close_once(&mut self) {
-        let loses_data = self.released && self.readable() > 0;
+        let loses_data = self.released && self.has_unread();
         if self.own.any_close() {
             // After a shutdown of both directions: nothing may arrive any more that would tell the peer.
             if loses_data && self.is_closing() && !self.peer.any_close() {
@@ -316,7 +327,7 @@ impl Stream {
     ///
     /// A C peer is left with a close that was sent: its next send(2) fails by that.
     pub(super) fn abort_on_data_after_close(&mut self) {
-        let has_new = self.recv.received() != self.received_at_close && self.readable() > 0;
+        let has_new = self.recv.received() != self.received_at_close && self.has_unread();
         if !has_new || self.peer.any_close() || self.killed || self.has_reset() {
             return;
         }
