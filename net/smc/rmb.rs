@@ -15,6 +15,7 @@ mod used;
 
 use kernel::{
     new_mutex,
+    page::PAGE_SIZE,
     sync::{
         atomic::{
             Atomic,
@@ -82,6 +83,17 @@ use used::RmbeBitmap;
 /// limit for one registration.
 const FIRST_ELEMENTS: usize = 2;
 
+/// The smallest ring of this kernel. Memory comes in whole pages, and an RMB is registered as its elements lie one
+/// after another: with smaller ones the peer would write elsewhere (kernels with pages of 64 KiB).
+pub(crate) const LEAST: SizeClass = class_for(0);
+
+/// Returns the size class of a ring of `bytes` in memory of this kernel.
+pub(crate) const fn class_for(bytes: u32) -> SizeClass {
+    // CAST: A page is smaller.
+    let page = PAGE_SIZE as u32;
+    SizeClass::for_bytes(if bytes < page { page } else { bytes })
+}
+
 /// Maximum elements of one RMB: the index is one byte and 0 is not used.
 const MAX_ELEMENTS: usize = 255;
 
@@ -123,6 +135,9 @@ impl Rmb {
         for _ in 0..elements {
             let bytes = size.bytes() as usize;
             let block = Block::counted(bytes, pool.buf_type, CountedPages::new(bytes)?)?;
+            if block.len() != bytes {
+                return Err(EINVAL);
+            }
             blocks.push(block, GFP_KERNEL)?;
         }
         let bytes = elements as u64 * u64::from(size.bytes());
@@ -486,7 +501,7 @@ impl RmbPool {
         }
         let mut rmbs = self.rmbs.lock();
         let mut error = ENOMEM;
-        for size in want.downwards() {
+        for size in want.downwards_to(LEAST) {
             let of_size = || rmbs.iter().filter(|rmb| rmb.size == size);
             let known = || of_size().filter(|rmb| rmb.is_rkey_confirmed());
             // So that RMBs with quarantined elements become unused.

@@ -50,6 +50,7 @@ use crate::{
     lgr::LinkRef,
     namespace,
     rmb::{
+        class_for,
         Rmbe,
         CLEARED_IN_SOFTIRQ, //
     },
@@ -313,7 +314,7 @@ fn is_large(rmbe: &Arc<Rmbe>) -> bool {
 
 /// The size of an RMBE that SO_RCVBUF asks for.
 pub(crate) fn largest(sk: &Sk) -> SizeClass {
-    SizeClass::for_bytes(sk.rcvbuf() / 2)
+    class_for(sk.rcvbuf() / 2)
 }
 
 /// The next size of an RMBE that is too small: that of [`largest`], and for a bulk transfer more, as the kernel's TCP
@@ -324,8 +325,8 @@ fn larger(sk: &Sk, size: SizeClass, is_bulk: bool) -> Option<SizeClass> {
         return Some(asked);
     }
     let may_grow = is_bulk && !sk.is_rcvbuf_locked() && !memory::is_short();
-    let most = may_grow.then(|| SizeClass::for_bytes(namespace::of(sk).config.rmbe_max_bytes()))?;
-    let next = SizeClass::for_bytes(size.bytes().saturating_mul(4)).min(most);
+    let most = may_grow.then(|| class_for(namespace::of(sk).config.rmbe_max_bytes()))?;
+    let next = class_for(size.bytes().saturating_mul(4)).min(most);
     Some(next).filter(|next| *next > size)
 }
 
@@ -334,7 +335,7 @@ fn larger(sk: &Sk, size: SizeClass, is_bulk: bool) -> Option<SizeClass> {
 pub(crate) fn smallest(sk: &Sk) -> SizeClass {
     let most = largest(sk);
     match sk.lowat() {
-        ..=1 => SizeClass::for_bytes(namespace::of(sk).config.rmbe_min_bytes()).min(most),
+        ..=1 => class_for(namespace::of(sk).config.rmbe_min_bytes()).min(most),
         _ => most,
     }
 }

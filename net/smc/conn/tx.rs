@@ -38,8 +38,10 @@ use crate::{
     link::Link,
     namespace,
     rmb::{
+        class_for,
         SendBuf,
-        SndbufGuard, //
+        SndbufGuard,
+        LEAST, //
     },
     stats::Buffers, //
 };
@@ -66,7 +68,7 @@ enum SndbufSpace {
 /// The size of a send buffer that a connection has in any case: what the program has set by SO_SNDBUF, which the kernel
 /// doubles, or twice the setting.
 fn asked_sndbuf(sk: &Sk) -> SizeClass {
-    SizeClass::for_bytes(match sk.is_sndbuf_locked() {
+    class_for(match sk.is_sndbuf_locked() {
         true => sk.sndbuf() / 2,
         false => namespace::of(sk).config.sndbuf_bytes(),
     })
@@ -80,10 +82,10 @@ pub(crate) fn sndbuf_class(sk: &Sk, peer: Option<SizeClass>) -> SizeClass {
 /// `asked`, or, if the program has not set SO_SNDBUF and there is memory, twice the peer's RMBE, of which one half is
 /// filled while the other is on its way.
 fn grown_sndbuf(sk: &Sk, asked: SizeClass, peer: Option<SizeClass>) -> SizeClass {
-    let twice = |peer: SizeClass| SizeClass::for_bytes(peer.bytes().saturating_mul(2));
+    let twice = |peer: SizeClass| class_for(peer.bytes().saturating_mul(2));
     match peer.map(twice) {
         Some(twice) if twice > asked && !sk.is_sndbuf_locked() && !memory::is_short() => {
-            let most = SizeClass::for_bytes(namespace::of(sk).config.sndbuf_max_bytes());
+            let most = class_for(namespace::of(sk).config.sndbuf_max_bytes());
             asked.max(twice.min(most))
         }
         _ => asked,
@@ -347,7 +349,7 @@ impl Conn {
         let links = || self.group.links();
         let most = self.group.sndbufs.max_bytes(&link, links);
         let asked = asked_sndbuf(sk);
-        let want = grown_sndbuf(sk, asked, peer).at_most(most);
+        let want = grown_sndbuf(sk, asked, peer).at_most(most).max(LEAST);
         let asked = asked.min(want);
         let (mut guard, charge, is_new) = self.alloc_sndbuf(sk, asked, want, stats)?;
         let mut charge = Some(charge);
@@ -404,7 +406,7 @@ impl Conn {
                 Err(_) => pool.release(guard),
             }
         }
-        let (guard, is_new) = pool.take(SizeClass::SMALLEST, stats)?;
+        let (guard, is_new) = pool.take(LEAST, stats)?;
         let charge = Charge::force(sk, guard.size().bytes())?;
         Ok((guard, charge, is_new))
     }

@@ -70,7 +70,12 @@ impl SizeClass {
     /// This class and every smaller one, largest first: the order in which a buffer is looked for
     /// when memory is short.
     pub fn downwards(self) -> impl Iterator<Item = Self> {
-        (0..=self.0).rev().map(Self)
+        self.downwards_to(Self::SMALLEST)
+    }
+
+    /// As [`SizeClass::downwards`], no further than `least`; `least` alone if that is larger.
+    pub fn downwards_to(self, least: Self) -> impl Iterator<Item = Self> {
+        (least.0..=self.0.max(least.0)).rev().map(Self)
     }
 }
 
@@ -107,5 +112,17 @@ mod tests {
             .downwards()
             .map(SizeClass::code);
         assert!(codes.eq([2, 1, 0]));
+    }
+
+    #[test]
+    fn downwards_ends_where_it_is_told() {
+        let least = SizeClass::for_bytes(65_536);
+        for (from, codes) in [(4, &[4, 3, 2][..]), (2, &[2]), (0, &[2])] {
+            let from = SizeClass::from_code(from).unwrap();
+            assert!(from
+                .downwards_to(least)
+                .map(SizeClass::code)
+                .eq(codes.iter().copied()));
+        }
     }
 }

@@ -36,7 +36,10 @@ use smc_proto::{
     lgr::LinkMap, //
 };
 
-use super::used::Unused;
+use super::{
+    used::Unused,
+    LEAST, //
+};
 use crate::{
     link::{
         Link,
@@ -83,7 +86,11 @@ impl Deref for SndbufGuard {
 
 impl SendBuf {
     fn new(size: SizeClass, pool: &SendPool, counted: CountedPages) -> Result<Arc<Self>> {
-        let block = Block::counted(size.bytes() as usize, pool.buf_type, counted)?;
+        let bytes = size.bytes() as usize;
+        let block = Block::counted(bytes, pool.buf_type, counted)?;
+        if block.len() != bytes {
+            return Err(EINVAL);
+        }
         Arc::pin_init(
             pin_init!(Self {
                 size,
@@ -251,7 +258,7 @@ impl SendPool {
             Some(buf) => Some((buf, false)),
             None => Some((make(size).ok()?, true)),
         };
-        if let Some(taken) = want.downwards().find_map(take) {
+        if let Some(taken) = want.downwards_to(LEAST).find_map(take) {
             return Ok(taken);
         }
         // Existing connections continue, if slowly.
@@ -261,9 +268,8 @@ impl SendPool {
         {
             return Ok((buf, false));
         }
-        let least = SizeClass::SMALLEST;
-        let counted = CountedPages::force(least.bytes() as usize)?;
-        Ok((SendBuf::new(least, self, counted)?, true))
+        let counted = CountedPages::force(LEAST.bytes() as usize)?;
+        Ok((SendBuf::new(LEAST, self, counted)?, true))
     }
 
     fn take_idle(&self, size: SizeClass) -> Option<Arc<SendBuf>> {
