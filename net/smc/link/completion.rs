@@ -3,9 +3,16 @@
 //! Completions of a link: work requests that ended, messages that arrived. Called in softirq context, one at a time for
 //! each CQ.
 
-use kernel::sync::{
-    atomic::Relaxed,
-    Arc, //
+use kernel::{
+    sync::{
+        atomic::Relaxed,
+        Arc,
+        CondVarTimeoutResult, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
 };
 use kernel_ext::{
     ib::{
@@ -40,6 +47,9 @@ const MAX_RECV: usize = 128;
 /// Timeout of a registration, after which the link has failed (C: `SMC_WR_REG_MR_WAIT_TIME`).
 const REG_MR_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How often a task with a pending signal looks whether a registration is complete.
+const SIGNALLED_WAIT: Delta = Delta::from_micros(100);
+
 impl Link {
     /// Registers a memory region, whose key is valid afterwards.
     /// Context: may sleep.
@@ -62,8 +72,13 @@ impl Link {
                 return Err(ENOLINK);
             }
             let left = clock::jiffies(left);
-            // A signal does not stop the registration in the device.
-            let _ = self.state_wait.wait_interruptible_timeout(&mut inner, left);
+            let woken = self.state_wait.wait_interruptible_timeout(&mut inner, left);
+            if let CondVarTimeoutResult::Signal { .. } = woken {
+                // A signal does not stop the registration in the device, but ends each such wait at once.
+                drop(inner);
+                fsleep(SIGNALLED_WAIT);
+                inner = self.inner.lock();
+            }
         }
     }
 }

@@ -84,11 +84,11 @@ fn errors_of_blocked_send(pair: Pair) -> Result<[(Errno, bool); 2]> {
     // Ignored signals do not become pending.
     interrupt_calls_by(libc::SIGPIPE)?;
     let Pair { client, server, .. } = pair;
+    // The call that is blocked has sent nothing then.
+    fill(&client);
     thread::scope(|scope| {
         let writer = scope.spawn(|| {
             as_owner(Signal::SIGPIPE, |signals| {
-                // The call that is blocked has sent nothing then.
-                fill(&client);
                 let first = loop {
                     if let Err(error) = write(&client, b"x") {
                         break (error, signals.read_signal()?.is_some());

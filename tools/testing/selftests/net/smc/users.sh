@@ -88,7 +88,7 @@ are_many() {
 	local number
 	read -r number || return
 	echo "# $number connections"
-	[ "$number" -ge 20 ]
+	[ "$number" -ge 8 ]
 }
 
 # crowded PID: as many clients as may be are in a handshake, so that some in the namespace of that process are TCP.
