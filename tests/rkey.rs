@@ -179,6 +179,21 @@ fn the_vectors_fill_the_row_and_clear_it() {
 }
 
 #[test]
+fn a_buffer_known_on_another_link_only_is_the_same_one() {
+    let request = vector("L9");
+    let mut end = End::new(Role::Client, Version::V1, 2);
+    drop(sent(end.receive(FIRST, &request)));
+    let whole = end.table().find(FIRST, Rkey(0x1111)).unwrap();
+    let other = end.table().get(whole, OTHER).unwrap();
+
+    // It could not be registered on the first link when it was announced.
+    let mut end = End::new(Role::Client, Version::V1, 2);
+    let row = end.table().add(OTHER, other).unwrap();
+    drop(sent(end.receive(FIRST, &request)));
+    assert_eq!(end.table().find(FIRST, Rkey(0x1111)), Some(row));
+}
+
+#[test]
 fn a_full_table_asks_for_another_try_and_key_zero_does_not() {
     let mut end = End::new(Role::Server, Version::V1, 1);
     let mut request = vector("L9");

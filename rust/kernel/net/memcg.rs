@@ -213,8 +213,14 @@ impl Purse {
 /// `sk` must be alive and owned by the caller.
 unsafe fn charged(sk: *mut bindings::sock) -> i32 {
     // SAFETY: By the caller's promise.
-    let bytes =
-        unsafe { (*sk).sk_forward_alloc + (*sk).sk_wmem_queued + bindings::sk_rmem_alloc_get(sk) };
+    let parts = unsafe {
+        [
+            (*sk).sk_forward_alloc,
+            (*sk).sk_wmem_queued,
+            bindings::sk_rmem_alloc_get(sk),
+        ]
+    };
+    let bytes = parts.into_iter().fold(0, i32::saturating_add);
     // CAST: A page.
     let page = PAGE_SIZE as i32;
     bytes.max(0).saturating_add(page - 1) / page * page

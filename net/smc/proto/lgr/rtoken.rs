@@ -131,11 +131,27 @@ impl<'a> Rtokens<'a> {
     ///
     /// [`Refused::Full`] means [`crate::reason::Reason::NoRtoken`] in a handshake.
     pub fn add(&mut self, idx: LinkIdx, token: Rtoken) -> Result<RtokenIdx, Refused> {
+        self.add_known(idx, token, |_| false)
+    }
+
+    /// As [`Rtokens::add`], for a buffer that may be known on other links only: `is_it` compares its tokens there with
+    /// those of a row.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rtokens::add`].
+    pub fn add_known(
+        &mut self,
+        idx: LinkIdx,
+        token: Rtoken,
+        is_it: impl Fn(&dyn Fn(LinkIdx) -> Option<Rtoken>) -> bool,
+    ) -> Result<RtokenIdx, Refused> {
         if !token.is_usable() {
             return Err(Refused::NoKey);
         }
         let known = self.position(|row| row.get(idx) == Some(token));
         let index = known
+            .or_else(|| self.position(|row| row.get(idx).is_none() && is_it(&|idx| row.get(idx))))
             .or_else(|| self.position(RtokenEntry::is_empty))
             .ok_or(Refused::Full)?;
         let row = self.rows.get_mut(index).ok_or(Refused::Full)?;

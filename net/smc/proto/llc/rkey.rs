@@ -21,6 +21,7 @@ use crate::id::Rkey;
 use crate::lgr::rtoken::Refused;
 use crate::lgr::{
     LinkIdx,
+    LinkMap,
     Rtoken, //
 };
 use crate::time::Instant;
@@ -197,17 +198,25 @@ fn add(request: &ConfirmRkey<'_>, arrival: &mut Arrival<'_, '_>) -> Result<(), R
         rkey: request.rkey,
         addr: request.addr,
     };
-    let row = arrival.rtokens.add(arrival.idx, here)?;
+    // Unknown links and invalid keys are skipped: the buffer cannot be used on such a link, which shows when its RToken is
+    // looked up.
+    let mut others = LinkMap::<Option<Rtoken>>::default();
     for other in request.others.iter() {
-        // Unknown links and invalid keys are skipped: the buffer cannot be used on such a link, which shows when its
-        // RToken is looked up.
         if let Some(idx) = arrival.idx_of(other.link_num()) {
-            let token = Rtoken {
+            others[idx] = Some(Rtoken {
                 rkey: other.rkey(),
                 addr: other.addr(),
-            };
-            let _ = arrival.rtokens.set(row, idx, token);
+            });
         }
+    }
+    // A buffer that could not be registered on this link when it was announced on the others.
+    let is_it = |known: &dyn Fn(LinkIdx) -> Option<Rtoken>| {
+        let mut all = others.present();
+        all.any(|(idx, token)| known(idx) == Some(*token))
+    };
+    let row = arrival.rtokens.add_known(arrival.idx, here, is_it)?;
+    for (idx, token) in others.present() {
+        let _ = arrival.rtokens.set(row, idx, *token);
     }
     Ok(())
 }
