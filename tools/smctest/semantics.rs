@@ -20,6 +20,7 @@ mod options;
 mod rig;
 mod security;
 mod shared;
+mod undone;
 mod unread;
 mod urgent;
 
@@ -196,6 +197,7 @@ const TABLES: &[(&str, &[Row])] = &[
     ("urgent", urgent::ROWS),
     ("closing", closing::ROWS),
     ("unread", unread::ROWS),
+    ("undone", undone::ROWS),
     ("events", events::ROWS),
     ("options", options::ROWS),
     ("security", security::ROWS),

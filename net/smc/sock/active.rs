@@ -234,15 +234,15 @@ pub(super) fn disconnect(this: &Sock) {
     let Ok(SockState::Active(conn)) = this.transition(&[Phase::Active], SockState::Init) else {
         return;
     };
+    if was_connected {
+        // So does TCP. Before waiting calls are woken, of which send(2) returns it.
+        this.sk.note_err(ECONNRESET);
+    }
     conn.disconnect(&this.sk);
     // Waiting calls find no connection any more; the events of this one are dropped.
     let _ = this.tcp.disconnect();
     let _ = this.tcp.take_err();
     this.sk.set_state(smc_proto::conn::ConnState::Init.number());
-    if was_connected {
-        // So does TCP.
-        this.sk.note_err(ECONNRESET);
-    }
 }
 
 /// The application has closed the socket, or the listener before it accepted this one: then the connection is reset, as

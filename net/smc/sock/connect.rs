@@ -93,7 +93,7 @@ pub(super) fn connect(this: ArcBorrow<'_, Sock>, addr: SockAddr<'_>, flags: i32)
             take_connect_result(&this).unwrap_or_else(|| result_of(&this))
         }
         Err(WaitEnd::Timeout) => Err(pending),
-        Err(WaitEnd::Signal(e)) => Err(e),
+        Err(end @ (WaitEnd::Signal(_) | WaitEnd::Disconnected)) => Err(end.errno()),
     }
 }
 
@@ -176,6 +176,10 @@ fn start_tcp(
 /// something else. What there was is reset.
 fn disconnect(this: &Arc<Sock>) -> Result {
     let mut setup = this.setup.lock();
+    if this.phase() != Phase::Listening {
+        // A blocked accept(2) ends with another error.
+        this.sk.note_disconnect();
+    }
     // Its work may be anywhere in the handshake. Without TCP it comes to an end, unless it makes another connection
     // just now: then it is without TCP the next time.
     while this.phase() == Phase::Connecting {

@@ -216,6 +216,20 @@ impl Sk {
         unsafe { bindings::sk_fast_open_enabled(self.as_ptr()) }
     }
 
+    /// Counts that the application undoes the connection: calls that wait for it end, once they are woken. To be called
+    /// by one task at a time.
+    pub fn note_disconnect(&self) {
+        let sk = self.as_ptr();
+        let count = self.disconnects().wrapping_add(1);
+        // SAFETY: The socket is alive, and others only read the field.
+        unsafe { (&raw mut (*sk).sk_disconnects).write_volatile(count) };
+    }
+
+    /// How often that was counted.
+    pub(super) fn disconnects(&self) -> i32 {
+        read_once!(self, sk_disconnects)
+    }
+
     /// The owner's uid, as mapped in the namespace of the socket.
     pub fn uid(&self) -> u32 {
         // SAFETY: The socket is alive.

@@ -24,14 +24,17 @@ pub enum WaitEnd {
     Timeout,
     /// A signal is pending: `ERESTARTSYS` if the wait had no timeout, else `EINTR`.
     Signal(Error),
+    /// The connection that the caller waits for was undone meanwhile (`Sk::note_disconnect`).
+    Disconnected,
 }
 
 impl WaitEnd {
-    /// The error to return to the application; `EAGAIN` for a timeout.
+    /// The error to return to the application; `EAGAIN` for a timeout, `EPIPE` for a connection that was undone.
     pub fn errno(self) -> Error {
         match self {
             Self::Timeout => EAGAIN,
             Self::Signal(e) => e,
+            Self::Disconnected => EPIPE,
         }
     }
 }

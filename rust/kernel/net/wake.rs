@@ -134,15 +134,21 @@ impl Sk {
     ///
     /// # Errors
     ///
-    /// The timeout, or a pending signal.
+    /// The timeout, a pending signal, or that the connection was undone.
     pub fn wait_until(
         &self,
         timeout: isize,
         exclusive: bool,
-        cond: impl FnMut() -> bool,
+        mut cond: impl FnMut() -> bool,
     ) -> Result<isize, WaitEnd> {
+        let before = self.disconnects();
+        let is_due = || self.disconnects() != before || cond();
         // SAFETY: By the type invariant the queue is initialised; it lives as long as `self`.
-        unsafe { wait_until(self.waiters(), timeout, exclusive, cond) }
+        let left = unsafe { wait_until(self.waiters(), timeout, exclusive, is_due) }?;
+        match self.disconnects() == before {
+            true => Ok(left),
+            false => Err(WaitEnd::Disconnected),
+        }
     }
 }
 

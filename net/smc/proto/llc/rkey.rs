@@ -198,8 +198,8 @@ fn add(request: &ConfirmRkey<'_>, arrival: &mut Arrival<'_, '_>) -> Result<(), R
         rkey: request.rkey,
         addr: request.addr,
     };
-    // Unknown links and invalid keys are skipped: the buffer cannot be used on such a link, which shows when its RToken is
-    // looked up.
+    // Unknown links and invalid keys are skipped: the buffer cannot be used on such a link, which shows when its RToken
+    // is looked up.
     let mut others = LinkMap::<Option<Rtoken>>::default();
     for other in request.others.iter() {
         if let Some(idx) = arrival.idx_of(other.link_num()) {

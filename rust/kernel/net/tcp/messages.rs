@@ -164,7 +164,7 @@ impl TcpSocket {
         match waited {
             Ok(rest) => *left = rest,
             Err(WaitEnd::Timeout) => *left = 0,
-            Err(WaitEnd::Signal(e)) => return Err(e),
+            Err(end @ (WaitEnd::Signal(_) | WaitEnd::Disconnected)) => return Err(end.errno()),
         }
         result
     }
