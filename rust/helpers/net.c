@@ -399,6 +399,16 @@ void smc_helper_tcp_set_nonagle(struct sock *sk, u8 nonagle)
 	tcp_sk(sk)->nonagle = nonagle;
 }
 
+void smc_helper_tcp_touch_rcv_tstamp(struct sock *sk)
+{
+	WRITE_ONCE(tcp_sk(sk)->rcv_tstamp, tcp_jiffies32);
+}
+
+void smc_helper_tcp_forget_probes(struct sock *sk)
+{
+	WRITE_ONCE(inet_csk(sk)->icsk_probes_out, 0);
+}
+
 u32 smc_helper_tcp_user_timeout(const struct sock *sk)
 {
 	return READ_ONCE(inet_csk(sk)->icsk_user_timeout);

@@ -115,6 +115,15 @@ fn on_tcp_error(this: &Sock) {
     let _ = this.tcp.take_err();
 }
 
+/// Has keepalive know that the connection is in use: TCP, which has it, is idle, and would ask a peer from which data
+/// come, and end the connection if the network lost what it asks.
+#[inline]
+fn note_use(this: &Sock) {
+    if this.sk.is_keepalive() {
+        this.tcp.note_peer_alive();
+    }
+}
+
 /// sendmsg(2).
 pub(super) fn send(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>) -> Result<usize> {
     msg.check_control(&this.sk)?;
@@ -132,6 +141,9 @@ pub(super) fn send(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>) -> Result<usi
     stats.sent.count(*result.as_ref().unwrap_or(&0), len);
     if how.oob {
         stats.urgent.add(1);
+    }
+    if result.is_ok() {
+        note_use(this);
     }
     result.map_err(|e| {
         if e == EPIPE {
@@ -160,6 +172,7 @@ pub(super) fn send_short(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>) -> Opti
     let stats = conn.stats(&this.shared.stats);
     conn.send_short(&this.sk, msg, how, stats).then(|| {
         stats.sent.count(len, len);
+        note_use(this);
         len
     })
 }
@@ -191,6 +204,9 @@ pub(super) fn recv(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>, flags: u32) -
     let result = conn.recv(&this.sk, msg, how);
     let moved = *result.as_ref().unwrap_or(&0);
     stats.received.count(moved, moved);
+    if moved > 0 {
+        note_use(this);
+    }
     let wants_control = this.tcp.wants_inq();
     if result.is_ok() && (wants_control || msg.wants_inq()) {
         let inq = conn.inq();

@@ -327,6 +327,12 @@ impl Sk {
         self.flag(bindings::sock_flags_SOCK_URGINLINE)
     }
 
+    /// SO_KEEPALIVE.
+    #[inline]
+    pub fn is_keepalive(&self) -> bool {
+        self.flag(bindings::sock_flags_SOCK_KEEPOPEN)
+    }
+
     /// SO_LINGER: how long close(2) waits, in jiffies; `None` if the option is off, or the task is exiting and must not
     /// wait.
     /// Context: process.

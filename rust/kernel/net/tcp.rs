@@ -398,6 +398,18 @@ impl TcpSocket {
         }
     }
 
+    /// Has keepalive (SO_KEEPALIVE) count from now, as if a segment had arrived: the peer lives, as was seen elsewhere.
+    /// Context: any.
+    pub fn note_peer_alive(&self) {
+        let sk = self.sk_ptr();
+        // SAFETY: The socket is alive and a TCP socket; the fields are an integer each, of which TCP's timer takes
+        // either value.
+        unsafe {
+            bindings::tcp_touch_rcv_tstamp(sk);
+            bindings::tcp_forget_probes(sk);
+        }
+    }
+
     /// TCP_USER_TIMEOUT, milliseconds; 0: none.
     pub fn user_timeout_ms(&self) -> u32 {
         // SAFETY: The socket is alive and a TCP socket.
