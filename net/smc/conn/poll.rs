@@ -46,9 +46,17 @@ impl Conn {
         })
     }
 
-    /// Returns the values of the socket ioctls.
+    /// Returns the values of the socket ioctls. If the peer may have more than it has acknowledged, its acknowledgement
+    /// is requested: over iWARP a completion does not imply one, and a program may wait for the queue to become empty.
     pub(crate) fn queues(&self) -> IoctlQueues {
-        self.with(|inner| inner.stream.queues()).unwrap_or_default()
+        let (queues, link) = self.with(|inner| {
+            let queues = inner.stream.queues().unwrap_or_default();
+            (queues, (queues.outq > 0).then(|| inner.at.link.clone()))
+        });
+        if let Some(link) = link {
+            self.group.request_ack_later(&link);
+        }
+        queues
     }
 
     /// Returns the number of bytes to read, for TCP_INQ.

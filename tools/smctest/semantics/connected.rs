@@ -72,6 +72,16 @@ pub(super) const ROWS: &[Row] = &[
             pair.client.ioctl_int(SIOCOUTQNSD)
         ]
     }),
+    Row::same("more and more, unread: queues of the sender", "0", |rig| {
+        let pair = rig.pair()?;
+        for _ in 0..4 {
+            pair.client.send(b"hello", 0)?;
+            await_true("an empty queue", || {
+                pair.client.ioctl_int(SIOCOUTQ) == Ok(0)
+            })?;
+        }
+        answer![pair.client.ioctl_int(SIOCOUTQ)]
+    }),
     Row::same("queues of the sender once all is read", "0 0", |rig| {
         let pair = rig.pair()?;
         pair.deliver(b"hello")?;
