@@ -381,7 +381,7 @@ bool smc_helper_current_is_exiting(void)
 
 int smc_helper_tcp_unread(struct sock *sk)
 {
-	return tcp_inq(sk);
+	return tcp_sk(sk)->rcv_nxt - READ_ONCE(tcp_sk(sk)->copied_seq) - sock_flag(sk, SOCK_DONE);
 }
 
 bool smc_helper_tcp_has_attempt(const struct socket *sock)

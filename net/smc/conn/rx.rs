@@ -116,6 +116,8 @@ impl StreamRx for Arc<Conn> {
 
     fn is_reader_due(&self, skip: usize) -> bool {
         self.with(|inner| match inner.stream.recv_state() {
+            // CAST: within a ring.
+            _ if skip > 0 && inner.stream.is_mark_at(skip as u32) => true,
             Recv::Ready(len) => len as usize > skip,
             Recv::Wait => false,
             Recv::Eof | Recv::NotConnected => true,
@@ -165,7 +167,8 @@ impl Conn {
         let (readable, fx) = self.with(|inner| {
             // With the lock held: whoever has just set SO_OOBINLINE says so to the stream after this, or did before.
             inner.stream.set_oob_inline(sk.is_urg_inline());
-            let is_over = done > 0 && !is_peek && inner.stream.is_at_mark();
+            // CAST: within a ring.
+            let is_over = done > 0 && inner.stream.is_mark_at(skip as u32);
             let fx = match is_peek || want == 0 || is_over {
                 true => ConsumeEffects::default(),
                 false => inner.stream.skip_urgent(),

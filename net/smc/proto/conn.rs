@@ -376,6 +376,11 @@ impl Stream {
         self.recv.is_at_mark()
     }
 
+    /// Whether the urgent byte is `offset` bytes behind what is read next: a call that has seen those ends there.
+    pub fn is_mark_at(&self, offset: u32) -> bool {
+        self.recv.is_mark_at(offset)
+    }
+
     /// The position in the stream of the first byte of [`Stream::peek_chunks`] from 0 on.
     pub fn read_position(&self) -> u64 {
         self.recv.read_position()

@@ -126,8 +126,11 @@ impl StreamSocket for Sock {
 
     fn ioctl_number(this: ArcBorrow<'_, Self>, cmd: u32) -> Result<i32> {
         let number = this.conn().and_then(|conn| active::ioctl(&conn, cmd));
+        let is_queue = matches!(cmd, net::SIOCINQ | net::SIOCOUTQ | net::SIOCOUTQNSD);
         match number {
             Some(number) => Ok(number),
+            // What TCP has then are messages of the handshake.
+            None if is_queue && this.phase() == Phase::Connecting => Ok(0),
             None if cmd == net::SIOCINQ && !this.is_front_clear() => Ok(0),
             None => this.tcp.ioctl_number(cmd),
         }

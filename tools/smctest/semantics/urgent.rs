@@ -3,6 +3,7 @@
 //! Urgent data.
 
 use std::thread;
+use std::time::Instant;
 
 use anyhow::Result;
 use smc_user::Errno;
@@ -87,6 +88,28 @@ pub(super) const ROWS: &[Row] = &[
         },
     )
     .c_is_wrong("it has no event for it while a call waits, and reads on"),
+    Row::same(
+        "a look that waits for all ends before it, in line or not",
+        "4 4",
+        |rig| {
+            let ends = |inline: i32| -> Result<_> {
+                let pair = rig.pair()?;
+                pair.server
+                    .set_option_int(libc::SOL_SOCKET, libc::SO_OOBINLINE, inline)?;
+                pair.server.set_timeout(2 * SOON)?;
+                pair.deliver(b"half")?;
+                pair.client.send(b"u", OOB)?;
+                await_events(&pair.server, libc::POLLPRI)?;
+                let looks = libc::MSG_PEEK | libc::MSG_WAITALL;
+                let start = Instant::now();
+                let got = pair.server.recv(&mut [0; 8], looks);
+                anyhow::ensure!(start.elapsed() < SOON, "it waits for more");
+                Ok(got)
+            };
+            answer![ends(0)?, ends(1)?]
+        },
+    )
+    .c_is_wrong("it waits for more"),
     Row::same(
         "in line, a read stops before it and the mark is next",
         "2 1 1 c",

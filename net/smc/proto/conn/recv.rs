@@ -295,7 +295,12 @@ impl RecvState {
 
     /// SIOCATMARK: the urgent byte is next.
     pub(super) fn is_at_mark(&self) -> bool {
-        self.mark() == Some(self.consumed)
+        self.is_mark_at(0)
+    }
+
+    /// Whether the urgent byte is `offset` bytes behind what is next.
+    pub(super) fn is_mark_at(&self, offset: u32) -> bool {
+        self.mark() == Some(self.consumed.wrapping_add(offset.into()))
     }
 
     /// Whether the urgent byte is next, and normal reading skips it.

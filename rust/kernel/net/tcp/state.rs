@@ -70,8 +70,8 @@ impl TcpState {
 }
 
 impl TcpSocket {
-    /// Whether something was received that is not read yet: data, or the end of the stream.
-    /// Context: any; it may have changed when this returns.
+    /// Whether data were received that are not read yet, an urgent byte included.
+    /// Context: any, of a socket that is or was connected; it may have changed when this returns.
     pub fn has_unread(&self) -> bool {
         // SAFETY: The socket is alive and a TCP socket.
         unsafe { bindings::tcp_unread(self.sk_ptr()) > 0 }
