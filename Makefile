@@ -67,6 +67,7 @@ help:
 module:
 	@tools/kernel/check-kdir '$(KDIR)' '$(CACHE)'
 	+@kdir=$$(tools/kernel/rust-kit '$(KDIR)' '$(CACHE)') && tools/kernel/kbuild "$$kdir" '$(MO)' modules
+	@tools/kernel/check-symbols '$(or $(MO),.)/smc.ko'
 
 kdir:
 	@tools/kernel/rust-kit '$(KDIR)' '$(CACHE)'
@@ -158,7 +159,7 @@ install-dkms:
 	@$(RM) -r $(DKMS_SOURCE) && mkdir -p $(DKMS_SOURCE)
 	tar -cf - --exclude='*.o' --exclude='*.mod*' --exclude='*.rmeta' --exclude='.*.cmd' --exclude='.*.d' \
 		--exclude='*_generated.rs' Kbuild Makefile dkms.conf include net rust \
-		tools/kernel/check-kdir tools/kernel/kbuild tools/kernel/rust-kit | \
+		tools/kernel/check-kdir tools/kernel/check-symbols tools/kernel/kbuild tools/kernel/rust-kit | \
 		tar -C $(DKMS_SOURCE) --no-same-owner -xf -
 	@[ -n '$(DESTDIR)' ] || echo 'Installed. `dkms install --force smc-rs/$(VERSION)` builds it, also where it was built before.'
 

@@ -27,7 +27,6 @@ mod self_test;
 mod stage;
 mod suite;
 mod suites;
-mod symbols;
 mod table;
 mod toolchain;
 mod turns;
