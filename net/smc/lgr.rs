@@ -97,7 +97,8 @@ pub(crate) trait LgrScheduler: Sync {
 /// State guarded by the spinlock of a group: its connections, the peer's RMBs, and the LLC state.
 struct LgrInner {
     conns: ConnTable,
-    rtokens: KVec<RtokenEntry>,
+    /// In one piece only if memory is not fragmented: 42 KiB.
+    rtokens: KVVec<RtokenEntry>,
     /// Why the group is terminated, if it is.
     end: Option<TerminateReason>,
     /// When to free unused RMBs.
@@ -160,7 +161,7 @@ impl LinkGroup {
     ) -> Result<Arc<Self>> {
         let conns = ConnTable::new(params.role, params.limits)?;
         let echoes = Echoes::new(conns.limit())?;
-        let rtokens = KVec::from_elem(RtokenEntry::EMPTY, MAX_ROWS, GFP_KERNEL)?;
+        let rtokens = KVVec::from_elem(RtokenEntry::EMPTY, MAX_ROWS, GFP_KERNEL)?;
         // Initialized in place: too large for the stack of a handshake.
         let inner = init!(LgrInner {
             conns,
