@@ -32,6 +32,25 @@ fn send_error(socket: &Socket) -> anyhow::Result<Errno> {
     error.ok_or_else(|| anyhow::anyhow!("no error"))
 }
 
+/// Closes with a linger time, after `before`, while all buffers are full and the peer begins to read only later.
+/// Returns whether it waited for that, and whether the peer got all.
+fn linger(rig: &Rig<'_>, before: impl Fn(&Socket) -> Result<()>) -> Result<String> {
+    let Pair { client, server, .. } = rig.pair()?;
+    client.set_linger(true, 10)?;
+    let sent = fill(&client);
+    before(&client)?;
+    let reader = thread::spawn(move || {
+        thread::sleep(WHILE);
+        (Instant::now(), read_all(&server))
+    });
+    drop(client);
+    let closed = Instant::now();
+    let (began, got) = reader
+        .join()
+        .map_err(|_| anyhow::anyhow!("the reader panicked"))?;
+    answer![closed > began, got == sent]
+}
+
 /// Reads until the end of the stream, or an error; returns the number of bytes.
 fn read_all(socket: &Socket) -> usize {
     let (mut buffer, mut got) = ([0; 4096], 0);
@@ -348,22 +367,14 @@ pub(super) const ROWS: &[Row] = &[
     Row::same(
         "a linger time waits until the peer has taken the data",
         "true true",
-        |rig| {
-            let Pair { client, server, .. } = rig.pair()?;
-            client.set_linger(true, 10)?;
-            let sent = fill(&client);
-            let reader = thread::spawn(move || {
-                thread::sleep(WHILE);
-                (Instant::now(), read_all(&server))
-            });
-            drop(client);
-            let closed = Instant::now();
-            let (began, got) = reader
-                .join()
-                .map_err(|_| anyhow::anyhow!("the reader panicked"))?;
-            answer![closed > began, got == sent]
-        },
+        |rig| linger(rig, |_| Ok(())),
     ),
+    Row::same(
+        "a linger time waits after a shutdown of the write half, too",
+        "true true",
+        |rig| linger(rig, |client| Ok(client.shutdown(libc::SHUT_WR)?)),
+    )
+    .c_is_wrong("it waits for two seconds in shutdown(2), and what has not left then is lost"),
     Row::same(
         "a close in the middle loses nothing that was sent",
         "true",

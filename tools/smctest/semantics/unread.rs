@@ -2,7 +2,6 @@
 
 //! Connections that are closed, or shut down in both directions, while data are unread or arrive later.
 
-use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -11,7 +10,6 @@ use anyhow::Result;
 use crate::semantics::answer::answer;
 use crate::semantics::rig::await_events;
 use crate::semantics::rig::fill;
-use crate::semantics::rig::WHILE;
 use crate::semantics::Pair;
 use crate::semantics::Rig;
 use crate::semantics::Row;
@@ -58,32 +56,6 @@ pub(super) const ROWS: &[Row] = &[
         },
     )
     .c_is_wrong("it waits, and closes in order"),
-    Row::same(
-        "a linger time waits after a shutdown, too",
-        "true true",
-        |rig| {
-            let Pair { client, server, .. } = rig.pair()?;
-            client.set_linger(true, 10)?;
-            let sent = fill(&client);
-            client.shutdown(libc::SHUT_WR)?;
-            let reader = thread::spawn(move || {
-                thread::sleep(WHILE);
-                let began = Instant::now();
-                let (mut buffer, mut got) = ([0; 4096], 0);
-                while let Ok(len @ 1..) = server.recv(&mut buffer, 0) {
-                    got += len;
-                }
-                (began, got)
-            });
-            drop(client);
-            let closed = Instant::now();
-            let (began, got) = reader
-                .join()
-                .map_err(|_| anyhow::anyhow!("the reader panicked"))?;
-            answer![closed > began, got == sent]
-        },
-    )
-    .c_is_wrong("it waits for two seconds in shutdown(2), and what has not left then is lost"),
     Row::same(
         "data after a shutdown of both halves at once: a reset",
         "EPIPE",
