@@ -94,6 +94,18 @@ pub(crate) const fn class_for(bytes: u32) -> SizeClass {
     SizeClass::for_bytes(if bytes < page { page } else { bytes })
 }
 
+/// Allocates the memory of a ring, and no more: it is registered as it is.
+///
+/// # Errors
+///
+/// `EINVAL` for a ring smaller than [`LEAST`], and those of [`Block::counted`].
+fn ring_block(size: SizeClass, kind: BlockKind, counted: CountedPages) -> Result<Arc<Block>> {
+    if size < LEAST {
+        return Err(EINVAL);
+    }
+    Block::counted(size.bytes() as usize, kind, counted)
+}
+
 /// Maximum elements of one RMB: the index is one byte and 0 is not used.
 const MAX_ELEMENTS: usize = 255;
 
@@ -134,10 +146,7 @@ impl Rmb {
         let mut blocks = KVec::with_capacity(elements, GFP_KERNEL)?;
         for _ in 0..elements {
             let bytes = size.bytes() as usize;
-            let block = Block::counted(bytes, pool.buf_type, CountedPages::new(bytes)?)?;
-            if block.len() != bytes {
-                return Err(EINVAL);
-            }
+            let block = ring_block(size, pool.buf_type, CountedPages::new(bytes)?)?;
             blocks.push(block, GFP_KERNEL)?;
         }
         let bytes = elements as u64 * u64::from(size.bytes());

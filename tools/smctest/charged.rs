@@ -131,7 +131,7 @@ fn undone(client: Socket, server: &Socket) -> Result<()> {
         let reader = scope.spawn(|| page.recv(server, 0));
         let is_wanted = page.is_wanted(SOON);
         let start = Instant::now();
-        let result = server.connect(Address::of_family(libc::AF_UNSPEC as u16, 16));
+        let result = server.connect(Address::unspecified());
         let took = start.elapsed();
         let meanwhile = Charged::of(server);
         // In any case, let the call return.

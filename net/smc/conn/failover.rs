@@ -135,7 +135,7 @@ impl Conn {
                     refused = LinkMap::default();
                     continue;
                 }
-                // The group ends, or the peer sent no RToken of its RMB for another link.
+                // The group ends, the peer sent no RToken of its RMB for another link, or the buffer cannot be mapped.
                 return self.abort_on_failover(&then);
             };
             let Ok(source) = then.map(&at.link) else {

@@ -4,11 +4,11 @@
 //! data and has closed, too, but for a limited time.
 //!
 //! Data are sent as long as the peer consumes some. If it consumes none for [`DATA_WAIT`] times
-//! `net.ipv4.tcp_fin_timeout`, or does not close for that time after our close, the connection is aborted, as TCP ends
-//! FIN_WAIT2. A peer that does not answer the abort either may still write: the RMBE goes into quarantine, and the
-//! place in the link group becomes free. If what was posted before the abort is not completed within [`LINK_WAIT`], the
-//! link is given up first. There may be [`MAX_ORPHANS`] orphans; connections closed beyond that are aborted at once, as
-//! TCP does beyond `tcp_max_orphans`.
+//! `net.ipv4.tcp_fin_timeout`, or does not close within `tcp_fin_timeout` after our close, the connection is
+//! aborted, as TCP ends FIN_WAIT2. A peer that does not answer the abort either may still write: the RMBE goes into
+//! quarantine, and the place in the link group becomes free. If what was posted before the abort is not completed
+//! within [`LINK_WAIT`], the link is given up first. There may be [`MAX_ORPHANS`] orphans; connections closed
+//! beyond that are aborted at once, as TCP does beyond `tcp_max_orphans`.
 //!
 //! The C module has no limit here.
 
@@ -108,9 +108,12 @@ impl Orphan {
         })
     }
 
-    /// Returns when to check again: what the peer consumes is noticed then, and counts from then on.
+    /// Returns when to check again. What the peer consumes is noticed by checks only, and counts from then on.
     fn next_check(&self, now: Instant) -> Instant {
-        self.end().min(now.saturating_add(self.fin_timeout))
+        match self.stage {
+            Stage::Data(_) => self.end().min(now.saturating_add(self.fin_timeout)),
+            Stage::Closed | Stage::Aborted => self.end(),
+        }
     }
 }
 
@@ -127,8 +130,8 @@ enum OrphanAction {
 }
 
 impl ConnInner {
-    /// Makes the connection an orphan, with deadlines for the peer by `fin_timeout`. Returns when to check
-    /// them; `None` if the connection is finished.
+    /// Makes the connection an orphan, with deadlines for the peer by `fin_timeout`. Returns when to check them, or
+    /// `None` if the connection is finished.
     fn make_orphan(&mut self, fin_timeout: Duration) -> Option<Instant> {
         if self.stream.is_finished() {
             return None;

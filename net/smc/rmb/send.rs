@@ -37,6 +37,7 @@ use smc_proto::{
 };
 
 use super::{
+    ring_block,
     used::Unused,
     LEAST, //
 };
@@ -86,11 +87,7 @@ impl Deref for SndbufGuard {
 
 impl SendBuf {
     fn new(size: SizeClass, pool: &SendPool, counted: CountedPages) -> Result<Arc<Self>> {
-        let bytes = size.bytes() as usize;
-        let block = Block::counted(bytes, pool.buf_type, counted)?;
-        if block.len() != bytes {
-            return Err(EINVAL);
-        }
+        let block = ring_block(size, pool.buf_type, counted)?;
         Arc::pin_init(
             pin_init!(Self {
                 size,

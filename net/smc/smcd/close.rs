@@ -46,16 +46,15 @@ impl SmcdConn {
     /// Context: may sleep.
     pub(crate) fn close(&self, sk: &Sk, linger: Option<isize>) -> bool {
         self.uncork();
-        let has_unread = || self.rx().produced() != self.rx().consumed();
         if let Some(timeout) = linger.filter(|timeout| *timeout > 0) {
-            self.linger(sk, timeout, &has_unread);
+            self.linger(sk, timeout);
         }
         // As far as TCP would have sent the end of the stream.
         let has_ended = self.ends().own.contains(EndFlags::SHUT_WRITE) && self.unsent() == 0;
-        let is_abortive = linger == Some(0) || has_unread();
+        let is_abortive = linger == Some(0) || self.has_unread();
         let closed = EndFlags::CLOSED.with(EndFlags::SHUT_WRITE, !is_abortive);
         self.end_writing(closed);
-        let is_reset = is_abortive || has_unread();
+        let is_reset = is_abortive || self.has_unread();
         if is_reset {
             self.reset_peer(match has_ended {
                 true => EPIPE,
@@ -74,13 +73,18 @@ impl SmcdConn {
         is_reset
     }
 
+    /// Whether the application has not read all that arrived.
+    fn has_unread(&self) -> bool {
+        self.rx().produced() != self.rx().consumed()
+    }
+
     /// Waits until the peer has taken the data, as far as a TCP connection would hold the rest here; not with unread
     /// data, as the close is a reset then. What is left after `timeout` jiffies is for the peer to read none the less.
-    fn linger(&self, sk: &Sk, timeout: isize, has_unread: &dyn Fn() -> bool) {
+    fn linger(&self, sk: &Sk, timeout: isize) {
         let is_done = || {
             let ends = self.ends();
             let is_over = ends.is_reset() || ends.peer.contains(EndFlags::CLOSED);
-            is_over || has_unread() || self.unsent() == 0
+            is_over || self.has_unread() || self.unsent() == 0
         };
         self.tx().begin_linger();
         if !is_done() && !kernel::current!().signal_pending() {

@@ -93,7 +93,7 @@ pub(super) fn connect(this: ArcBorrow<'_, Sock>, addr: SockAddr<'_>, flags: i32)
             take_connect_result(&this).unwrap_or_else(|| result_of(&this))
         }
         Err(WaitEnd::Timeout) => Err(pending),
-        Err(end @ (WaitEnd::Signal(_) | WaitEnd::Disconnected)) => Err(end.errno()),
+        Err(end) => Err(end.errno()),
     }
 }
 

@@ -35,6 +35,11 @@ impl Address {
         }
     }
 
+    /// Builds the address of no family (`AF_UNSPEC`), with which connect(2) undoes a connection.
+    pub fn unspecified() -> Self {
+        Self::of_family(libc::AF_UNSPEC as u16, 16)
+    }
+
     /// Builds the address (`struct sockaddr_ll`) of a network device's packets of one protocol.
     pub fn of_link(protocol: u16, index: u32) -> Self {
         let mut this = Self::of_family(libc::AF_PACKET as u16, 20);

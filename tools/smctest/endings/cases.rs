@@ -332,7 +332,7 @@ fn open(rig: &Rig<'_>, prepare: Prepare<'_>) -> Result<Socket> {
 }
 
 fn undo(socket: &Socket) -> smc_user::Result<()> {
-    socket.connect(Address::of_family(0, 16))
+    socket.connect(Address::unspecified())
 }
 
 /// Passes the only descriptor to a child process, and kills that.

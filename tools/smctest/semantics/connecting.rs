@@ -82,17 +82,16 @@ pub(super) const ROWS: &[Row] = &[
         answer![rig.open()?.connect(address.cut(1))]
     }),
     Row::same("with no family on a fresh socket", "ok", |rig| {
-        answer![rig.open()?.connect(Address::of_family(0, 16))]
+        answer![rig.open()?.connect(Address::unspecified())]
     })
     .c_is_wrong("it is refused"),
     Row::same(
         "with no family on a connection, which can be made again, or be a listener",
         "ok ECONNRESET ECONNRESET ok 5 ok ok",
         |rig| {
-            let none = || Address::of_family(0, 16);
             let pair = rig.pair()?;
             let client = &pair.client;
-            let undone = client.connect(none());
+            let undone = client.connect(Address::unspecified());
             let here = client.take_error()?;
             await_events(&pair.server, libc::POLLERR)?;
             let there = pair.server.recv(&mut [0], 0);
@@ -100,7 +99,7 @@ pub(super) const ROWS: &[Row] = &[
             let server = pair.listener.accept(0)?;
             client.send(b"hello", 0)?;
             let got = server.recv(&mut [0; 8], 0);
-            let twice = client.connect(none());
+            let twice = client.connect(Address::unspecified());
             answer![undone, here, there, again, got, twice, client.listen(1)]
         },
     )
@@ -112,7 +111,7 @@ pub(super) const ROWS: &[Row] = &[
             for _ in 0..20 {
                 let pair = rig.pair()?;
                 pair.client.send(&[1; 100], 0)?;
-                pair.client.connect(Address::of_family(0, 16))?;
+                pair.client.connect(Address::unspecified())?;
                 let mut buffer = [0; 128];
                 let got = pair.server.recv(&mut buffer, 0);
                 let end = pair.server.recv(&mut buffer, 0);
@@ -128,21 +127,20 @@ pub(super) const ROWS: &[Row] = &[
         "with no family on a listener, and on an attempt",
         "ok EINVAL EINPROGRESS ok ok 5",
         |rig| {
-            let none = || Address::of_family(0, 16);
             let (listener, address) = rig.listener()?;
             let socket = rig.open()?;
             socket.listen(1)?;
-            let undone = socket.connect(none());
+            let undone = socket.connect(Address::unspecified());
             let accepted = socket.accept(libc::SOCK_NONBLOCK).map(|_| ());
             socket.set_nonblocking(true)?;
             let attempt = socket.connect(rig.silent());
-            let again = socket.connect(none());
+            let again = socket.connect(Address::unspecified());
             // What is left of the listener does not get into the way of the attempt.
             for _ in 0..200 {
                 socket.listen(1)?;
-                socket.connect(none())?;
+                socket.connect(Address::unspecified())?;
                 let _ = socket.connect(rig.silent());
-                socket.connect(none())?;
+                socket.connect(Address::unspecified())?;
             }
             socket.set_nonblocking(false)?;
             let connected = socket.connect(address);

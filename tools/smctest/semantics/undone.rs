@@ -54,7 +54,7 @@ fn undo(socket: &Socket, call: impl Fn(&Socket) -> Done<()> + Sync) -> Result<St
     thread::scope(|scope| {
         let blocked = scope.spawn(|| call(socket));
         thread::sleep(WHILE + Duration::from_millis(50));
-        let undone = socket.connect(Address::of_family(libc::AF_UNSPEC as u16, 16));
+        let undone = socket.connect(Address::unspecified());
         let call = blocked.join().unwrap_or(Err(Errno(0)));
         answer![undone, call, socket.take_error()?]
     })

@@ -40,10 +40,8 @@ impl Stream {
     /// transmit, then wait until this is false; each transmission wakes the waiter. A close with unread data is a
     /// reset, and discards what is not sent.
     pub fn needs_flush(&self) -> bool {
-        let can_send = !matches!(self.state, ConnState::Init | ConnState::Listen)
-            && !self.is_reset()
-            && !self.peer.any_close();
-        can_send && self.send.unsent() > 0 && !self.has_unread()
+        let is_over = self.is_reset() || self.peer.any_close() || self.has_unread();
+        !is_over && self.send.unsent() > 0
     }
 
     /// Whether the application has not read all that arrived, an urgent byte included that it has not passed.

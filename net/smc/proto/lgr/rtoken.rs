@@ -131,27 +131,31 @@ impl<'a> Rtokens<'a> {
     ///
     /// [`Refused::Full`] means [`crate::reason::Reason::NoRtoken`] in a handshake.
     pub fn add(&mut self, idx: LinkIdx, token: Rtoken) -> Result<RtokenIdx, Refused> {
-        self.add_known(idx, token, |_| false)
+        self.add_with(idx, token, &LinkMap::default())
     }
 
-    /// As [`Rtokens::add`], for a buffer that may be known on other links only: `is_it` compares its tokens there with
-    /// those of a row.
+    /// As [`Rtokens::add`], for a buffer that may be known by one of its tokens on other links only. Does not record
+    /// those.
     ///
     /// # Errors
     ///
     /// As [`Rtokens::add`].
-    pub fn add_known(
+    pub fn add_with(
         &mut self,
         idx: LinkIdx,
         token: Rtoken,
-        is_it: impl Fn(&dyn Fn(LinkIdx) -> Option<Rtoken>) -> bool,
+        others: &LinkMap<Option<Rtoken>>,
     ) -> Result<RtokenIdx, Refused> {
         if !token.is_usable() {
             return Err(Refused::NoKey);
         }
         let known = self.position(|row| row.get(idx) == Some(token));
+        let has_other = |row: &RtokenEntry| {
+            let mut others = others.present();
+            others.any(|(idx, token)| row.get(idx) == Some(*token))
+        };
         let index = known
-            .or_else(|| self.position(|row| row.get(idx).is_none() && is_it(&|idx| row.get(idx))))
+            .or_else(|| self.position(|row| row.get(idx).is_none() && has_other(row)))
             .or_else(|| self.position(RtokenEntry::is_empty))
             .ok_or(Refused::Full)?;
         let row = self.rows.get_mut(index).ok_or(Refused::Full)?;

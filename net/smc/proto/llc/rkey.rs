@@ -209,12 +209,8 @@ fn add(request: &ConfirmRkey<'_>, arrival: &mut Arrival<'_, '_>) -> Result<(), R
             });
         }
     }
-    // A buffer that could not be registered on this link when it was announced on the others.
-    let is_it = |known: &dyn Fn(LinkIdx) -> Option<Rtoken>| {
-        let mut all = others.present();
-        all.any(|(idx, token)| known(idx) == Some(*token))
-    };
-    let row = arrival.rtokens.add_known(arrival.idx, here, is_it)?;
+    // It may be known on the others only: it could not be registered on this link then.
+    let row = arrival.rtokens.add_with(arrival.idx, here, &others)?;
     for (idx, token) in others.present() {
         let _ = arrival.rtokens.set(row, idx, *token);
     }

@@ -164,7 +164,7 @@ impl TcpSocket {
         match waited {
             Ok(rest) => *left = rest,
             Err(WaitEnd::Timeout) => *left = 0,
-            Err(end @ (WaitEnd::Signal(_) | WaitEnd::Disconnected)) => return Err(end.errno()),
+            Err(end) => return Err(end.errno()),
         }
         result
     }
