@@ -2,7 +2,14 @@
 
 //! State of each network namespace: settings, counters, PNETIDs, rules, workers for handshakes.
 
-use kernel::sync::Arc;
+use kernel::{
+    new_mutex,
+    sync::{
+        Arc,
+        Mutex,
+        SetOnce, //
+    }, //
+};
 use kernel_ext::{
     net::{
         NetNs,
@@ -40,6 +47,14 @@ pub(crate) struct Namespace {
     pub(crate) pnet: Pin<KBox<PnetTable>>,
     pub(crate) policy: Pin<KBox<PolicyTable>>,
     pub(crate) paths: Pin<KBox<Paths>>,
+    /// Made with the first socket: most namespaces have none, and a queue has memory for each CPU.
+    queues: SetOnce<SocketQueues>,
+    /// Held while they are made.
+    making: Pin<KBox<Mutex<()>>>,
+}
+
+/// The queues for the work of a namespace's sockets.
+pub(crate) struct SocketQueues {
     /// Takes connections from TCP for listeners. Waits for no peer, but for a system call on the listener, which the
     /// application may make long.
     pub(crate) listeners: OwnedWorkqueue,
@@ -61,11 +76,38 @@ impl PerNet for Namespace {
             pnet: KBox::pin_init(PnetTable::new(), GFP_KERNEL)?,
             policy: KBox::pin_init(PolicyTable::new()?, GFP_KERNEL)?,
             paths: KBox::pin_init(Paths::new()?, GFP_KERNEL)?,
-            listeners: OwnedWorkqueue::unbound(c"smc_listen", 0)?,
-            workers: Workers::of(net)?,
-            events: OwnedWorkqueue::unbound(c"smc_events", 0)?,
+            queues: SetOnce::new(),
+            making: KBox::pin_init(new_mutex!((), "smc::Namespace::making"), GFP_KERNEL)?,
         };
         Ok(KBox::new(this, GFP_KERNEL)?)
+    }
+}
+
+impl Namespace {
+    /// Makes the queues of the namespace `net`, whose state this is, before its first socket.
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn provide_queues(&self, net: &NetNs) -> Result {
+        let _making = self.making.lock();
+        if self.queues.as_ref().is_none() {
+            self.queues.populate(SocketQueues {
+                listeners: OwnedWorkqueue::unbound(c"smc_listen", 0)?,
+                workers: Workers::of(net)?,
+                events: OwnedWorkqueue::unbound(c"smc_events", 0)?,
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns the queues, in a namespace that has, or had, a socket.
+    /// Context: any.
+    pub(crate) fn queues(&self) -> &SocketQueues {
+        self.queues
+            .as_ref()
+            .expect("a socket is made after the queues of its namespace")
     }
 }
 

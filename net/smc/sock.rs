@@ -363,13 +363,14 @@ impl Sock {
     fn schedule_work(this: ArcBorrow<'_, Self>) {
         let sock: Arc<Self> = this.into();
         let namespace = namespace::of(&this.sk);
+        let queues = namespace.queues();
         // Work that waits for a peer delays work of its own kind only.
         let queue = match this.phase() {
             Phase::Closed => return,
-            Phase::Listening => &namespace.listeners,
-            Phase::Connecting => &namespace.workers.connects,
-            Phase::Active => &namespace.events,
-            Phase::Init | Phase::Fallback => &namespace.workers.handshakes,
+            Phase::Listening => &queues.listeners,
+            Phase::Connecting => &queues.workers.connects,
+            Phase::Active => &queues.events,
+            Phase::Init | Phase::Fallback => &queues.workers.handshakes,
         };
         // If the work is queued already it will find what has happened.
         let _ = queue.enqueue::<Arc<Self>, 0>(sock);
@@ -554,9 +555,10 @@ impl TcpEvents for Sock {
 
     fn refuses_smc(this: ArcBorrow<'_, Self>, request: &RequestEnds) -> bool {
         let namespace = namespace::of(&this.sk);
+        let workers = &namespace.queues().workers;
         this.handshakes.load(Relaxed) >= listen::MAX_HANDSHAKES
-            || (this.limit_hs.load(Relaxed) && namespace.workers.is_congested())
-            || namespace.workers.refuses_handshakes()
+            || (this.limit_hs.load(Relaxed) && workers.is_congested())
+            || workers.refuses_handshakes()
             || namespace.policy.denies(Role::Server, || Ends {
                 local: policy::end(Some(request.local)),
                 peer: policy::end(request.peer),

@@ -18,7 +18,7 @@ use kernel_ext::{
         Global,
         Published, //
     },
-    net::NewNetNs,
+    net::NetNs,
     prelude::*,
     workqueue::OwnedWorkqueue, //
 };
@@ -79,8 +79,8 @@ impl Workers {
         })
     }
 
-    /// Returns those for a new namespace.
-    pub(crate) fn of(net: &NewNetNs) -> Result<Arc<Self>> {
+    /// Returns those for a namespace that has none yet.
+    pub(crate) fn of(net: &NetNs) -> Result<Arc<Self>> {
         match OF_USERS.get().filter(|_| net.is_of_user()) {
             Some(shared) => Ok(shared),
             None => Ok(Arc::new(Self::new(false)?, GFP_KERNEL)?),

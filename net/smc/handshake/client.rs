@@ -77,7 +77,7 @@ use crate::{
 /// Context: may sleep.
 pub(super) fn connect(session: &mut Session<'_>) -> Result<Carrier, Failure> {
     let namespace = namespace::of(session.sk);
-    let running = namespace.workers.begin_connect();
+    let running = namespace.queues().workers.begin_connect();
     if session.tcp.is_simultaneous_open() {
         return Err(match running {
             Some(_) => both_clients(session),

@@ -58,7 +58,7 @@ pub(super) fn enqueue_when_due(child: &Arc<Sock>, listener: &Arc<Listener>, numb
 /// Has a worker wait for data; returns whether there is one.
 fn begin(child: &Arc<Sock>, listener: &Arc<Listener>, wait: Duration) -> bool {
     let namespace = namespace::of(&child.sk);
-    let workers = &namespace.workers;
+    let workers = &namespace.queues().workers;
     if !workers.begin_deferred() {
         return false;
     }
@@ -101,7 +101,7 @@ impl WorkItem for Deferred {
         let _ = child.sk.wait_until(clock::timeout(this.wait), false, || {
             !listener.is_open() || is_due(child)
         });
-        namespace::of(&child.sk).workers.end_deferred();
+        namespace::of(&child.sk).queues().workers.end_deferred();
         if listener.remove_deferred(child) {
             // As TCP, in the order in which the data came.
             listener.accept_enqueue(child, listener.last_taken());

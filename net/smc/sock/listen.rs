@@ -216,7 +216,7 @@ impl Listener {
             true => of.fetch_add(1, Relaxed),
             false => of.fetch_sub(1, Relaxed),
         };
-        count(&namespace::of(&self.sk).workers.queued_handshakes);
+        count(&namespace::of(&self.sk).queues().workers.queued_handshakes);
         if let Some(owner) = &*self.owner.lock() {
             count(&owner.handshakes);
         }

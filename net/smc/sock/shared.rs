@@ -25,8 +25,10 @@ pub(super) struct Shared {
 
 impl Shared {
     /// Looks it up for the first socket of a connection, or of a listener.
+    /// Context: may sleep.
     pub(super) fn of(sk: &Sk) -> Result<Self> {
         let namespace = namespace::of(sk);
+        namespace.provide_queues(sk.netns())?;
         Ok(Self {
             config: namespace.config.clone(),
             stats: namespace.stats.clone(),

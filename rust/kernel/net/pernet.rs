@@ -137,6 +137,12 @@ impl NetNs {
         self.id() == Self::initial().id()
     }
 
+    /// Whether it belongs to a user namespace other than the initial one, as any user can make.
+    pub fn is_of_user(&self) -> bool {
+        // SAFETY: By the type invariant; the owner of a namespace does not change, and the initial one always lives.
+        unsafe { (*self.as_ptr()).user_ns != &raw mut bindings::init_user_ns }
+    }
+
     /// Its identity.
     pub fn id(&self) -> NetNsId {
         NetNsId::of(self.as_ptr())
@@ -234,12 +240,6 @@ impl NewNetNs {
     #[cfg(any(not(CONFIG_SMC), CONFIG_SMC_HS_CTRL_BPF))]
     pub(in crate::net) fn as_ptr(&self) -> *mut bindings::net {
         self.net
-    }
-
-    /// Whether it belongs to a user namespace other than the initial one, as any user can make.
-    pub fn is_of_user(&self) -> bool {
-        // SAFETY: By the type invariant; the owner of a namespace does not change, and the initial one always lives.
-        unsafe { (*self.net).user_ns != &raw mut bindings::init_user_ns }
     }
 
     /// Creates a directory of settings, which is dropped with the object.

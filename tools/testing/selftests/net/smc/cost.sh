@@ -132,11 +132,46 @@ while_shrinking() {
 	[ "$made" -ge 3 ] && return "$code"
 }
 
+# Namespaces ---------------------------------------------------------------------------------
+
+NAMESPACES=20
+
+# workqueues: the parts that all workqueues of the kernel have, at least one for each.
+workqueues() {
+	give_up_memory
+	slabs | awk '$1 == "pool_workqueue" { print $2 }'
+}
+
+# with_namespaces COMMAND...: the command, in each of some namespaces, and what they have added to the count.
+with_namespaces() {
+	local before code=0
+	before=$(workqueues)
+	for ((i = 0; i < NAMESPACES; i++)); do
+		ip netns add "n$i" && ip netns exec "n$i" "$@" || code=1
+	done
+	MADE=$(($(workqueues) - before))
+	echo "# $MADE parts of workqueues"
+	for ((i = 0; i < NAMESPACES; i++)); do
+		ip netns del "n$i" || code=1
+	done
+	return $code
+}
+
+costs_no_workqueue() {
+	with_namespaces true && [ "$MADE" -lt "$NAMESPACES" ]
+}
+
+costs_workqueues() {
+	with_namespaces python3 -c 'import socket; socket.socket(43, socket.SOCK_STREAM)' && [ "$MADE" -ge "$NAMESPACES" ]
+}
+
 require "RDMA modules load" load_rdma
 check "connections into a group with free buffers take no LLC message" with_module ours sets_up_in_silence
 check "those of the C module do" with_module c sets_up_with_messages
 
 require "module loads" load_smc
+check "a network namespace without sockets costs no workqueue" costs_no_workqueue
+check "one that had a socket does" costs_workqueues
 require "network" up_netns
 require "soft RoCE" up_rxe
 require "connections that come and go" hold --connections 40 --seconds 0
