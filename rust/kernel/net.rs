@@ -136,6 +136,7 @@ constants! {
         TCP_FASTOPEN_CONNECT = "Connect with fast open.",
         TCP_FASTOPEN_KEY = "Key of fast open.",
         TCP_FASTOPEN_NO_COOKIE = "Fast open without a cookie.",
+        TCP_INFO = "The state of a connection, or the queue of a listener.",
         TCP_MD5SIG = "Sign segments with this key (RFC 2385).",
         TCP_MD5SIG_EXT = "The same, for a network of peers.",
         TCP_NODELAY = "Send at once.",

@@ -146,6 +146,12 @@ impl Listener {
         self.ready.load(Acquire)
     }
 
+    /// The backlog as the application has set it: of TCP's own, it is what is left.
+    /// Context: any.
+    pub(super) fn backlog(&self) -> u32 {
+        self.backlog.load(Relaxed)
+    }
+
     /// The number of the connection that was taken from TCP last.
     /// Context: may sleep.
     pub(super) fn last_taken(&self) -> u64 {
@@ -195,12 +201,12 @@ impl Listener {
 
     /// Whether the backlog is full. As with TCP, it takes one connection more than listen(2) was given.
     pub(super) fn is_full(&self) -> bool {
-        self.ready() > self.backlog.load(Relaxed)
+        self.ready() > self.backlog()
     }
 
     /// Limits TCP's queue to the room that the backlog has left, and restarts the work if it stopped and there is room.
     fn adjust(&self) {
-        let left = self.backlog.load(Relaxed).saturating_sub(self.ready());
+        let left = self.backlog().saturating_sub(self.ready());
         // Closing the listener waits for work that was queued before the owner was taken out.
         if let Some(owner) = &*self.owner.lock() {
             owner.tcp.set_max_backlog(left);

@@ -240,6 +240,13 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result
         (net::SOL_TCP, net::TCP_AO_INFO) if cfg!(CONFIG_TCP_AO) && !this.tcp.has_keys() => {
             out.no_ao_info()
         }
+        (net::SOL_TCP, net::TCP_INFO) => {
+            of_tcp()?;
+            match this.with_listener(|listener| (listener.ready(), listener.backlog())) {
+                Some((ready, backlog)) => out.add_listen_queue(ready, backlog),
+                None => Ok(()),
+            }
+        }
         (net::SOL_TCP, net::TCP_ULP) if this.sk.was_tcp() => {
             out.write(Sock::ULP.to_bytes_with_nul())
         }

@@ -7,7 +7,10 @@
 use core::{
     ffi::c_void,
     marker::PhantomData,
-    mem::size_of,
+    mem::{
+        offset_of,
+        size_of, //
+    },
     ptr, //
 };
 
@@ -231,6 +234,34 @@ impl SockOptOut {
         UserSlice::new(value_ptr, bytes.len())
             .writer()
             .write_slice(bytes)
+    }
+}
+
+impl SockOptOut {
+    /// Corrects TCP's answer to TCP_INFO, which is written already, for a listener: `waiting` connections more wait for
+    /// accept(2), and the backlog is `backlog`.
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` if the memory cannot be used.
+    pub fn add_listen_queue(self, waiting: u32, backlog: u32) -> Result {
+        let len = self.room()?;
+        let field = |offset| {
+            let end = offset + size_of::<u32>();
+            let place = UserPtr::from_ptr(self.value.wrapping_add(offset).cast::<c_void>());
+            (len >= end).then(|| UserSlice::new(place, size_of::<u32>()))
+        };
+        // Fields that are others for a connection, see `tcp_get_info`.
+        if let Some(field) = field(offset_of!(bindings::tcp_info, tcpi_unacked)) {
+            let (mut reader, mut writer) = field.reader_writer();
+            let of_tcp = reader.read::<u32>()?;
+            writer.write(&of_tcp.saturating_add(waiting))?;
+        }
+        match field(offset_of!(bindings::tcp_info, tcpi_sacked)) {
+            Some(field) => field.writer().write(&backlog),
+            None => Ok(()),
+        }
     }
 }
 

@@ -134,6 +134,34 @@ pub(super) const ROWS: &[Row] = &[
             accepted.1.peer_address()? == second.local_address()?,
         ]
     }),
+    Row::same(
+        "TCP_INFO: how many connections wait, and the backlog",
+        "3 7 1 9",
+        |rig| {
+            let (listener, address) = rig.listener()?;
+            listener.listen(7)?;
+            // Fields of `struct tcp_info` that have another meaning for a listener.
+            let queue = || {
+                let mut info = [0; 32];
+                listener.option(libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+                let [.., a, b, c, d, e, f, g, h] = info;
+                let field = i32::from_ne_bytes;
+                Ok::<_, Errno>((field([a, b, c, d]), field([e, f, g, h])))
+            };
+            let clients = [rig.open()?, rig.open()?, rig.open()?];
+            for client in &clients {
+                client.connect(address)?;
+            }
+            let waiting = |number| move || queue().is_ok_and(|(waiting, _)| waiting == number);
+            await_true("three connections", waiting(3))?;
+            let before = queue()?;
+            let _accepted = (listener.accept(0)?, listener.accept(0)?);
+            listener.listen(9)?;
+            let after = queue()?;
+            answer![before.0, before.1, after.0, after.1]
+        },
+    )
+    .c_is_wrong("those that it has taken from TCP are not counted"),
     Row::same("flags of accept", "EAGAIN", |rig| {
         let (listener, address) = rig.listener()?;
         let client = rig.open()?;
