@@ -251,15 +251,29 @@ fn a_client_that_cannot_bring_a_link_up_invites_when_it_can() {
         let mut world = World::new(1, version, [2, 2]);
         world.machine(Side::Client).fails = 1;
         world.port_up(Side::Server);
-        world.run();
+        world.run_for(1000);
         let ended = added(&world, Side::Server);
         assert!(
             matches!(ended[..], [Err(AddLinkError::Rejected(_))]),
             "{ended:?}"
         );
+        // It invites after a while, as it could make an end of a link then.
         world.machine(Side::Client).fails = 0;
-        world.port_up(Side::Client);
         world.run();
+        assert_eq!(kinds(&world), [LgrType::Symmetric; 2]);
+    }
+}
+
+#[test]
+fn a_server_that_cannot_offer_a_link_tries_again() {
+    for version in VERSIONS {
+        let mut world = World::new(1, version, [2, 2]);
+        world.machine(Side::Server).fails_to_offer = true;
+        world.port_up(Side::Server);
+        world.run_for(1000);
+        assert_eq!(added(&world, Side::Server), []);
+        world.run();
+        assert_eq!(added(&world, Side::Server), [Ok(())]);
         assert_eq!(kinds(&world), [LgrType::Symmetric; 2]);
     }
 }

@@ -26,7 +26,10 @@ use smc_proto::{
         Port, //
     },
     link::Transport,
-    llc::NewEnd,
+    llc::{
+        Actions,
+        NewEnd, //
+    },
     reason::Reason,
     wire::{
         iwarp::IwListenAddr,
@@ -229,7 +232,12 @@ fn ready_to_receive(
 
 /// Client: answers the server's offer of a link, which becomes link `idx`.
 pub(super) fn answer(group: &Arc<LinkGroup>, on: LinkIdx, idx: LinkIdx, offer: &NewLink) {
-    let made = make_answer(group, on, idx, offer);
+    let made = choose_answer(group, on, offer).and_then(|place| {
+        make_answer(group, on, idx, offer, place).map_err(|_| {
+            try_later(group, AddLinkTrigger::OwnPort);
+            RejectReason::NO_ALTERNATE_PATH
+        })
+    });
     let is_taken = match &made {
         Ok(ClientLink {
             link,
@@ -264,26 +272,36 @@ struct ClientLink {
     listen_addr: Option<IwListenAddr>,
 }
 
-fn make_answer(
-    group: &Arc<LinkGroup>,
+/// Chooses the port for a link that was offered; `None` if it is gone, or has no path to the peer's port.
+///
+/// # Errors
+///
+/// The reason for the rejection of an offer that is of no use.
+fn choose_answer(
+    group: &LinkGroup,
     on: LinkIdx,
-    idx: LinkIdx,
     offer: &NewLink,
-) -> Result<ClientLink, RejectReason> {
-    let none = |_| RejectReason::NO_ALTERNATE_PATH;
+) -> Result<Option<LocalPort>, RejectReason> {
     let link = group.link(on).ok_or(RejectReason::NO_ALTERNATE_PATH)?;
     let transport = Transport::of(offer.gid, group.params.version);
     let unused = unused_port(group, &link, transport, PeerPort::Known(offer.gid));
-    let ports = group.ports();
     let port = Port {
         gid: offer.gid,
         mac: group.mac_for_match(offer.mac),
     };
     let max_links = group.params.limits.max_links;
-    let which = redundancy::answer(&ports, max_links, port, unused.is_some())?;
-    let place =
-        place(group, which, unused, Some(offer.gid)).ok_or(RejectReason::NO_ALTERNATE_PATH)?;
-    let link = make(group, idx, &place, offer.link_num).map_err(none)?;
+    let which = redundancy::answer(&group.ports(), max_links, port, unused.is_some())?;
+    Ok(place(group, which, unused, Some(offer.gid)))
+}
+
+fn make_answer(
+    group: &Arc<LinkGroup>,
+    on: LinkIdx,
+    idx: LinkIdx,
+    offer: &NewLink,
+    place: Option<LocalPort>,
+) -> Result<ClientLink> {
+    let link = make(group, idx, &place.ok_or(EHOSTUNREACH)?, offer.link_num)?;
     let made = ready_to_receive(group, idx, &link, offer)
         .and_then(|()| map_rmbs(group, on, idx, &link))
         .and_then(|keys| Ok((keys, link.listen_added(group.params.net)?)));
@@ -293,11 +311,19 @@ fn make_answer(
             keys,
             listen_addr,
         }),
-        Err(_) => {
+        Err(e) => {
             clear_link(group, idx);
-            Err(RejectReason::NO_ALTERNATE_PATH)
+            Err(e)
         }
     }
+}
+
+/// This side could not make its end of a link that is of use.
+fn try_later(group: &Arc<LinkGroup>, why: AddLinkTrigger) {
+    group.run_llc(|llc, _, now| {
+        llc.on_add_link_failed(why, now);
+        Actions::default()
+    });
 }
 
 /// Server: connects a link that the client accepted. The client checks that its port is reachable; the check here fails
@@ -332,34 +358,40 @@ pub(super) fn prepare(group: &Arc<LinkGroup>, idx: LinkIdx) {
 /// Server: offers a link if one is of use.
 pub(super) fn offer(group: &Arc<LinkGroup>, why: AddLinkTrigger) {
     let is_held = group.with_llc(|llc, _| llc.core.reserve_flow_for_add_link(why));
-    if !is_held || begin_offer(group, why).is_some() {
+    if !is_held {
+        return;
+    }
+    let begun = begin_offer(group, why);
+    if begun == Ok(true) {
         return;
     }
     group.release();
+    if begun.is_err() {
+        try_later(group, why);
+    }
     if let Some(LinkRef { idx, link }) = group.active_link() {
         let end = group.local_end(idx, &link);
         group.run_llc(|llc, _, _| llc.offer_nothing(&end));
     }
 }
 
-/// Begins to offer a link; returns `None` if there is none to offer. The flow is held.
-fn begin_offer(group: &Arc<LinkGroup>, why: AddLinkTrigger) -> Option<()> {
-    let LinkRef { idx: on, link } = group.active_link()?;
+/// Begins to offer a link; returns `false` if none is of use. The flow is held.
+fn begin_offer(group: &Arc<LinkGroup>, why: AddLinkTrigger) -> Result<bool> {
+    let LinkRef { idx: on, link } = group.active_link().ok_or(ENOLINK)?;
     let unused = find_alt_port(group, &link);
     let max_links = group.params.limits.max_links;
-    let which = redundancy::offer(&group.ports(), max_links, unused.is_some(), why)?;
-    let place = place(group, which, unused, None)?;
+    let Some(which) = redundancy::offer(&group.ports(), max_links, unused.is_some(), why) else {
+        return Ok(false);
+    };
+    let place = place(group, which, unused, None).ok_or(ENODEV)?;
     // To the C module a port of ours that is offered again is new if the offer comes on a link of another port.
     let on = group
         .find_active(|link| link.port().gid != place.info.gid)
         .map_or(on, |other| other.idx);
-    let idx = group.spare_idx()?;
-    let number = group.next_link_number()?;
-    let new = make(group, idx, &place, number).ok()?;
-    let Ok(keys) = map_rmbs(group, on, idx, &new) else {
-        clear_link(group, idx);
-        return None;
-    };
+    let idx = group.spare_idx().ok_or(EBUSY)?;
+    let number = group.next_link_number().ok_or(EBUSY)?;
+    let new = make(group, idx, &place, number)?;
+    let keys = map_rmbs(group, on, idx, &new).inspect_err(|_| clear_link(group, idx))?;
     let offer = NewEnd {
         end: group.local_end(idx, &new),
         mtu: new.mtu(),
@@ -367,9 +399,7 @@ fn begin_offer(group: &Arc<LinkGroup>, why: AddLinkTrigger) -> Option<()> {
         listen_addr: None,
         keys: List::new(&keys).unwrap_or_default(),
     };
-    group
-        .run_llc(|llc, _, now| llc.begin_add_link(on, &offer, now).unwrap_or_default())
-        .then_some(())
+    Ok(group.run_llc(|llc, _, now| llc.begin_add_link(on, &offer, now).unwrap_or_default()))
 }
 
 /// Client: informs the server that it has a port for another link, if it has one.

@@ -76,6 +76,8 @@ pub struct Machine {
     pub(super) due: Option<Instant>,
     /// One in so many of the caller's steps fails; 0 for none.
     pub fails: u32,
+    /// The server fails to make its end of the next link that it would offer.
+    pub fails_to_offer: bool,
     /// How flows ended.
     pub finished: Vec<Finished>,
     pub(super) busy_since: Option<Instant>,
@@ -139,6 +141,7 @@ impl Machine {
             is_dead: false,
             due: None,
             fails: 0,
+            fails_to_offer: false,
             finished: Vec::new(),
             busy_since: None,
             longest: Duration::ZERO,

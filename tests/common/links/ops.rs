@@ -25,6 +25,7 @@ use smc_proto::llc::rkey::{
 };
 use smc_proto::llc::{
     Action,
+    Actions,
     DeleteLinkParams,
     NewEnd, //
 };
@@ -44,6 +45,10 @@ use super::{
     World,
     MAX_LINKS, //
 };
+
+/// The server could not make its end of a link.
+#[derive(PartialEq)]
+struct NotMade;
 
 impl World {
     fn new_link(&mut self, port: Port, number: LinkNum) -> Link {
@@ -82,6 +87,10 @@ impl World {
             _ => None,
         };
         let Some(port) = port else {
+            if which.is_ok() {
+                let llc = &mut machine.llc;
+                llc.on_add_link_failed(AddLinkTrigger::OwnPort, now);
+            }
             let reason = which.err().unwrap_or(RejectReason::NO_ALTERNATE_PATH);
             self.run_llc(side, |llc, now| {
                 llc.on_offer_answered(offer, Err(reason), now)
@@ -120,10 +129,20 @@ impl World {
     pub(super) fn offer(&mut self, why: AddLinkTrigger) {
         let side = Side::Server;
         let is_held = self.machine(side).llc.reserve_flow_for_add_link(why);
-        if !is_held || self.begin_offer(why).is_some() {
+        if !is_held {
+            return;
+        }
+        let begun = self.begin_offer(why);
+        if begun == Ok(true) {
             return;
         }
         self.run_llc(side, |llc, now| llc.abandon(now));
+        if begun.is_err() {
+            self.run_llc(side, |llc, now| {
+                llc.on_add_link_failed(why, now);
+                Actions::default()
+            });
+        }
         let machine = self.machine(side);
         if let Some(&idx) = machine.active().first() {
             let end = machine.end(idx, &machine.links[idx].unwrap());
@@ -131,23 +150,28 @@ impl World {
         }
     }
 
-    /// Begins to offer a link; `None` if there is none to offer. The flow is held.
-    fn begin_offer(&mut self, why: AddLinkTrigger) -> Option<()> {
+    /// Begins to offer a link; `false` if none is of use. The flow is held.
+    fn begin_offer(&mut self, why: AddLinkTrigger) -> Result<bool, NotMade> {
         let now = self.net.now();
         let side = Side::Server;
         let machine = self.machine(side);
         let active = machine.active();
         let port_of = |idx: LinkIdx| machine.links[idx].map(|link| link.port);
         let unused = machine.unused_port();
-        let port = match redundancy::offer(&machine.ends(), MAX_LINKS, unused.is_some(), why)? {
-            redundancy::PortChoice::Unused => unused,
-            redundancy::PortChoice::Same => port_of(*active.first()?),
+        let first = *active.first().ok_or(NotMade)?;
+        let port = match redundancy::offer(&machine.ends(), MAX_LINKS, unused.is_some(), why) {
+            Some(redundancy::PortChoice::Unused) => unused,
+            Some(redundancy::PortChoice::Same) => port_of(first),
+            None => return Ok(false),
         };
         let beside = |idx: &&LinkIdx| port_of(**idx) != port;
-        let on = *active.iter().find(beside).or(active.first())?;
-        let (port, idx) = (port?, machine.spare()?);
+        let on = *active.iter().find(beside).unwrap_or(&first);
+        let (port, idx) = (port.ok_or(NotMade)?, machine.spare().ok_or(NotMade)?);
         let numbers = machine.numbers();
-        let number = next_number(machine.last_number, |n| numbers.0.contains(&n))?;
+        let number = next_number(machine.last_number, |n| numbers.0.contains(&n)).ok_or(NotMade)?;
+        if std::mem::take(&mut machine.fails_to_offer) {
+            return Err(NotMade);
+        }
         machine.last_number = number;
         let link = self.new_link(port, number);
         let machine = self.machine(side);
@@ -162,7 +186,7 @@ impl World {
         };
         let actions = machine.llc.begin_add_link(on, &new, now);
         self.act(side, actions.expect("it is held"));
-        Some(())
+        Ok(true)
     }
 
     /// The client says that it has a port for another link, if it has.

@@ -224,6 +224,13 @@ impl Llc {
         }
     }
 
+    /// A link is of use, but this side could not make its end of it, as for want of memory or of a route: tries again
+    /// after a while, on the same occasion. A client invites the server then.
+    pub fn on_add_link_failed(&mut self, why: AddLinkTrigger, now: Instant) {
+        self.retry.set_occasion(why);
+        self.add_later(now);
+    }
+
     /// Another link is of use, but cannot be added yet.
     pub(super) fn add_later(&mut self, now: Instant) {
         self.retry.later(now);
