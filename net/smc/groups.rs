@@ -78,8 +78,7 @@ use crate::{
         Link,
         LinkError,
         PortInfo, //
-    },
-    paths, //
+    }, //
 };
 
 static GROUPS: Global<Groups> = Global::new();
@@ -402,10 +401,9 @@ fn fail_links(why: LinkError, is_it: impl Fn(&Arc<LinkGroup>, &Link) -> bool) {
     }
 }
 
-/// A port became active: groups check whether to use it for another link.
+/// A port became active, or has other addresses: groups check whether to use it for another link.
 /// Context: may sleep.
 pub(crate) fn on_port() {
-    paths::forget_all();
     if let Some(groups) = GROUPS.get() {
         let list = groups.list.lock();
         list.iter().for_each(|group| group.on_port());

@@ -35,7 +35,8 @@ use kernel_ext::{
         ClientRegistration,
         Device,
         IbEvent,
-        NodeType, //
+        NodeType,
+        PortAttr, //
     },
     net::NetNs,
     own_record,
@@ -43,24 +44,30 @@ use kernel_ext::{
 };
 use smc_proto::{
     cause::Cause,
-    id::Gid,
     link::{
         device::Shortage,
         Transport, //
     },
-    pnet::PnetId, //
+    pnet::PnetId,
+    time::{
+        Duration,
+        Instant, //
+    }, //
 };
 
 use crate::{
+    clock::now,
     groups,
     link::{
         self,
         PortInfo, //
     },
-    namespace, //
+    namespace,
+    paths, //
 };
 pub(crate) use iwarp::find_iwarp;
 pub(crate) use link_port::{
+    current,
     find_port,
     toward, //
 };
@@ -77,7 +84,13 @@ static ADAPTERS: Global<IbDevices> = Global::new();
 own_record! { IbDevice: ClientKey<IbDevice> }
 
 /// Ports used of a device (C: `SMC_MAX_PORTS`).
-const MAX_PORTS: u32 = 2;
+pub(crate) const MAX_PORTS: u32 = 2;
+
+/// Time for which the answer of a port holds.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+/// What a port answered, and when; `None` before it was asked.
+type PortAnswer = Option<(Instant, Result<PortAttr>)>;
 
 #[pin_data]
 struct IbDevices {
@@ -91,16 +104,22 @@ struct IbDevices {
 }
 
 /// A device in use.
+#[pin_data]
 pub(crate) struct IbDevice {
     /// Increases from device to device.
     serial: u64,
     device: Arc<Device>,
     /// Its ports had an event that was not handled yet.
     event_pending: Atomic<bool>,
+    /// One of these events was that a port became active.
+    port_up_pending: Atomic<bool>,
     /// The device is being removed.
     is_gone: Atomic<bool>,
     /// Why no link can be made on the device, as the number of a [`Cause`]; 0 if one can.
     unusable: Atomic<u32>,
+    /// What each port answered last.
+    #[pin]
+    answers: Mutex<[PortAnswer; MAX_PORTS as usize]>,
 }
 
 /// Owns the list of devices while the module is loaded. Dropping it releases them, and may sleep.
@@ -161,14 +180,17 @@ impl Client for IbDevice {
         let adapters = ADAPTERS.get().ok_or(ENODEV)?;
         let shortage = link::limits(&device).shortage(&link::needs(transport_of(&device)));
         let mut list = adapters.list.lock();
-        let adapter = IbDevice {
-            serial: adapters.last_serial.fetch_add(1, Relaxed) + 1,
+        let serial = adapters.last_serial.fetch_add(1, Relaxed) + 1;
+        let adapter = pin_init!(IbDevice {
+            serial,
             device,
             event_pending: Atomic::new(false),
+            port_up_pending: Atomic::new(false),
             is_gone: Atomic::new(false),
             unusable: Atomic::new(shortage.map_or(0, |shortage| shortage.cause.code())),
-        };
-        let adapter = Arc::new(adapter, GFP_KERNEL)?;
+            answers <- new_mutex!([None; MAX_PORTS as usize], "smc::IbDevice::answers"),
+        });
+        let adapter = Arc::pin_init(adapter, GFP_KERNEL)?;
         list.push(adapter.clone(), GFP_KERNEL)?;
         adapters.update_missing(&list);
         drop(list);
@@ -195,6 +217,9 @@ impl Client for IbDevice {
     }
 
     fn event(adapter: &IbDevice, event: IbEvent) {
+        if matches!(event, IbEvent::Listening | IbEvent::PortActive(_)) {
+            adapter.port_up_pending.store(true, Release);
+        }
         match event {
             IbEvent::Listening
             | IbEvent::PortActive(_)
@@ -218,20 +243,27 @@ impl IbDevices {
     }
 }
 
-/// Returns at most `max` devices that can be used, from serial number `from` on, oldest first.
+/// Returns the devices that can be used, from serial number `from` on, oldest first, as [`devices`].
 /// Context: may sleep.
-pub(crate) fn list(from: u64, max: usize) -> Result<KVec<Arc<IbDevice>>> {
-    let mut found = KVec::with_capacity(max, GFP_KERNEL)?;
-    let Some(adapters) = ADAPTERS.get() else {
-        return Ok(found);
-    };
-    let list = adapters.list.lock();
-    let is_meant =
-        |adapter: &&Arc<IbDevice>| adapter.serial >= from && adapter.unusable().is_none();
-    for adapter in list.iter().filter(is_meant).take(max) {
-        found.push(adapter.clone(), GFP_KERNEL)?;
-    }
-    Ok(found)
+pub(crate) fn usable_from(from: u64) -> impl Iterator<Item = Arc<IbDevice>> {
+    devices_from(from).filter(|adapter| adapter.unusable().is_none())
+}
+
+/// Returns all devices, oldest first. The list is locked to get each of them, not while it is looked at: that may ask
+/// its firmware.
+/// Context: may sleep.
+fn devices() -> impl Iterator<Item = Arc<IbDevice>> {
+    devices_from(0)
+}
+
+fn devices_from(mut from: u64) -> impl Iterator<Item = Arc<IbDevice>> {
+    core::iter::from_fn(move || {
+        let adapters = ADAPTERS.get()?;
+        let list = adapters.list.lock();
+        let next = list.iter().find(|adapter| adapter.serial >= from)?;
+        from = next.serial + 1;
+        Some(next.clone())
+    })
 }
 
 /// Returns why there is no device that can be used; `None` if there is one.
@@ -304,10 +336,14 @@ impl IbDevice {
     }
 
     /// Takes down links whose port cannot carry data or has lost their GID; calls [`groups::on_port`] if a port is
-    /// active.
+    /// active. If one has become so, paths that failed may work; other addresses alone, which each container brings,
+    /// are no reason to try them again.
     /// Context: may sleep.
     fn check_ports(&self) {
         groups::fail_links_on(&self.device, |port| !self.has(port));
+        if self.port_up_pending.xchg(false, Full) {
+            paths::forget_all();
+        }
         if self.ports().any(|port| self.device.is_port_active(port)) {
             groups::on_port();
         }
@@ -316,8 +352,29 @@ impl IbDevice {
     /// Returns true if a port can carry data. A port that has just come up may not have told so yet, and is asked.
     /// Context: may sleep.
     fn is_active(&self, port: u32) -> bool {
-        let is_up = || self.device.query_port(port).is_ok_and(|attr| attr.active);
-        self.device.is_port_active(port) || is_up()
+        let is_up = || self.port_attr(port).is_ok_and(|attr| attr.active);
+        !self.device.has_failed() && (self.device.is_port_active(port) || is_up())
+    }
+
+    /// Returns the state of a port as it is now, or was a moment ago: each connection and any user may want to know it,
+    /// and it takes several commands of the device's firmware.
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::query_port`].
+    pub(crate) fn port_attr(&self, port: u32) -> Result<PortAttr> {
+        let mut answers = self.answers.lock();
+        let mut ports = (1..).zip(&mut *answers);
+        let (_, answer) = ports.find(|(number, _)| *number == port).ok_or(EINVAL)?;
+        if let Some((at, attr)) = *answer {
+            if !at.saturating_add(ASK_AGAIN).is_due(now()) {
+                return attr;
+            }
+        }
+        let attr = self.device.query_port(port);
+        *answer = Some((now(), attr));
+        attr
     }
 
     /// Returns true if a port is active and still has its address. Asks no firmware: that may take long, and the lists
@@ -327,15 +384,11 @@ impl IbDevice {
         if self.device.has_failed() || !self.device.is_port_active(port.port) {
             return false;
         }
-        if port.transport == Transport::Iwarp {
+        match port.transport {
+            Transport::Roce => port::gid_of(&self.device, port).is_some(),
             // The link's TCP connection detects the loss of its address.
-            return true;
+            Transport::Iwarp => true,
         }
-        self.device
-            .find_gid(port.port, |entry| {
-                Gid(entry.gid) == port.gid && entry.kind == port.gid_kind
-            })
-            .is_some()
     }
 
     /// Returns the physical network of a port, if it has a name.

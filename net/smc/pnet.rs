@@ -13,6 +13,7 @@ use kernel::{
 };
 use kernel_ext::{
     ib::Device,
+    net::NetNs,
     prelude::*,
     route::NetdevName, //
 };
@@ -137,13 +138,23 @@ impl PnetTable {
         Ok(found)
     }
 
-    /// Returns the network of a network device.
+    /// Returns the network of a network device of the namespace `net`, whose table this is: by its name, or by another
+    /// one that it has there (`ip link property add dev DEVICE altname NAME`). `address` is that of the device.
     /// Context: may sleep.
-    pub(crate) fn of_netdev(&self, name: NetdevName) -> Option<PnetId> {
-        self.find(|place| match place {
-            PnetDevice::Netdev(text) => text.as_bytes() == name.as_bytes(),
-            PnetDevice::Port(..) => false,
-        })
+    pub(crate) fn of_netdev(
+        &self,
+        net: &NetNs,
+        name: NetdevName,
+        address: usize,
+    ) -> Option<PnetId> {
+        let find = |is_it: &dyn Fn(&[u8]) -> bool| {
+            self.find(|place| match place {
+                PnetDevice::Netdev(text) => is_it(text.as_bytes()),
+                PnetDevice::Port(..) => false,
+            })
+        };
+        find(&|text| text == name.as_bytes())
+            .or_else(|| find(&|text| net.netdev_named(text) == Some(address)))
     }
 
     /// Returns the network of a port of an RDMA device.

@@ -45,6 +45,7 @@
 #include <net/genetlink.h>
 #include <net/inet_common.h>
 #include <net/ipv6.h>
+#include <net/l3mdev.h>
 #include <net/netns/generic.h>
 #include <net/proto_memory.h>
 #include <net/protocol.h>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/* include/net/route.h, include/net/neighbour.h, include/linux/inetdevice.h, include/net/addrconf.h */
+/* include/net/route.h, include/net/neighbour.h, include/linux/inetdevice.h, include/net/addrconf.h,
+ * include/net/l3mdev.h
+ */
 struct dst_entry *smc_helper_sk_dst_get_rcu(struct sock *sk)
 {
 	return rcu_dereference(sk->sk_dst_cache);
@@ -51,6 +53,11 @@ u16 smc_helper_vlan_id(const struct net_device *dev)
 	return vlan_dev_vlan_id(dev);
 }
 
+int smc_helper_netdev_vrf_rcu(const struct net_device *dev)
+{
+	return l3mdev_master_ifindex_rcu(dev);
+}
+
 struct net *smc_helper_dev_net(const struct net_device *dev)
 {
 	return dev_net(dev);
@@ -74,6 +81,12 @@ struct neighbour *smc_helper_rt_neigh_lookup(struct rtable *rt, const void *dadd
 void smc_helper_neigh_put(struct neighbour *n)
 {
 	neigh_release(n);
+}
+
+/* Not 0 while the address is not known: it is being asked for now. */
+int smc_helper_neigh_event_send(struct neighbour *n)
+{
+	return neigh_event_send(n, NULL);
 }
 
 void smc_helper_neigh_mac(const struct neighbour *n, u8 *mac)

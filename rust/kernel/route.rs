@@ -16,7 +16,11 @@ use core::{
 
 use kernel::{
     error::from_err_ptr,
-    sync::rcu, //
+    sync::rcu,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
 };
 
 use crate::{
@@ -26,13 +30,13 @@ use crate::{
         InetAddr,
         NetNs,
         NetNsId,
+        NetNsRef,
         TcpSocket, //
     },
     prelude::*, //
 };
 
 /// The network device of a route, for comparisons only: it may have been removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteDevice {
     /// Address of the `struct net_device`.
     pub address: usize,
@@ -47,12 +51,13 @@ pub struct RouteDevice {
 }
 
 /// A network device below others, for comparisons only: it may have been removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LowerDevice {
     /// Address of the `struct net_device`.
     pub address: usize,
     /// Its name.
     pub name: NetdevName,
+    /// Its network namespace, which may be another one than that of the devices above; `None` if that is being removed.
+    pub net: Option<NetNsRef>,
 }
 
 /// The name of a network device at some moment.
@@ -82,11 +87,38 @@ impl NetdevName {
 
 /// How an IPv4 address is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NextHop {
+pub enum NextHop {
+    /// It is on the link.
+    OnLink,
+    /// Through a gateway with this Ethernet address; `None` if that is not known: the gateway is being asked for it.
+    Gateway(Option<[u8; 6]>),
+}
+
+impl NextHop {
     /// Whether it is reached through a gateway.
-    pub has_gateway: bool,
-    /// Ethernet address of the next hop; zeroes if it is not resolved yet.
-    pub mac: [u8; 6],
+    pub fn has_gateway(&self) -> bool {
+        matches!(self, Self::Gateway(_))
+    }
+
+    /// Calls `look` until it finds no gateway whose address is not known, for at most 127 ms: a gateway that is there
+    /// answers much sooner.
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// Those of `look`; `EHOSTUNREACH` without an answer of the gateway.
+    pub(crate) fn resolve(look: impl Fn() -> Result<Self>) -> Result<Self> {
+        for wait in [1, 2, 4, 8, 16, 32, 64] {
+            match look()? {
+                Self::Gateway(None) => fsleep(Delta::from_millis(wait)),
+                found => return Ok(found),
+            }
+        }
+        match look()? {
+            Self::Gateway(None) => Err(EHOSTUNREACH),
+            found => Ok(found),
+        }
+    }
 }
 
 impl TcpSocket {
@@ -196,19 +228,26 @@ impl TcpSocket {
         NetNsId::of(unsafe { bindings::sock_net(self.sk_ptr()) })
     }
 
-    /// Looks up the path from `source` to `destination`, in the connection's namespace.
+    /// Looks up the path from `source` to `destination`, in the connection's namespace and VRF, and waits up to 127 ms
+    /// for a gateway's Ethernet address.
     /// Context: may sleep.
     ///
     /// # Errors
     ///
-    /// `EHOSTUNREACH` and similar without a route or a neighbour.
+    /// `EHOSTUNREACH` and similar without a route, or a gateway that answers.
     pub fn path(&self, source: [u8; 4], destination: [u8; 4]) -> Result<NextHop> {
-        // SAFETY: The socket holds its namespace.
-        unsafe { path(bindings::sock_net(self.sk_ptr()), 0, source, destination) }
+        // SAFETY: The device is valid here, in an RCU read section.
+        let vrf = |dev: NonNull<_>| unsafe { bindings::netdev_vrf_rcu(dev.as_ptr()) };
+        let vrf = self.with_netdev(vrf).unwrap_or(0);
+        NextHop::resolve(|| {
+            // SAFETY: The socket holds its namespace.
+            unsafe { path(bindings::sock_net(self.sk_ptr()), vrf, source, destination) }
+        })
     }
 }
 
-/// Looks up the path from `source` to `destination`, through the device `ifindex` if that is not 0.
+/// Looks up the path from `source` to `destination`. If `ifindex` is not 0, through that device, or by the table of the
+/// VRF that it is.
 /// Context: any.
 ///
 /// # Safety
@@ -217,7 +256,7 @@ impl TcpSocket {
 ///
 /// # Errors
 ///
-/// `EHOSTUNREACH` and similar without a route or a neighbour.
+/// `EHOSTUNREACH` and similar without a route.
 unsafe fn path(
     net: *mut bindings::net,
     ifindex: i32,
@@ -255,6 +294,21 @@ pub(crate) unsafe fn path_by(
     }
 }
 
+impl NetNs {
+    /// Returns the address of the network device that has that name here, as its first one or as another, for
+    /// comparisons only; `None` if there is none, or the name is longer than [`NetdevName::MAX`].
+    /// Context: any.
+    pub fn netdev_named(&self, name: &[u8]) -> Option<usize> {
+        let mut text = [0u8; NetdevName::MAX + 1];
+        let (to, _nul) = text.split_at_mut(NetdevName::MAX);
+        to.get_mut(..name.len())?.copy_from_slice(name);
+        let _rcu = rcu::read_lock();
+        // SAFETY: The namespace is alive, the text ends with a NUL, and this is an RCU read section.
+        let dev = unsafe { bindings::dev_get_by_name_rcu(self.as_ptr(), text.as_ptr().cast()) };
+        NonNull::new(dev).map(|dev| dev.as_ptr() as usize)
+    }
+}
+
 impl LowerDevice {
     /// Returns the bottom of the device stack below `dev`.
     ///
@@ -268,6 +322,8 @@ impl LowerDevice {
             address: base.as_ptr() as usize,
             // SAFETY: Devices below `dev` are valid as long as it is.
             name: unsafe { NetdevName::of(base) },
+            // SAFETY: As above; a namespace just read from a device is not freed within the RCU read section.
+            net: unsafe { NetNsRef::get(bindings::dev_net(base.as_ptr())) },
         }
     }
 }
@@ -420,7 +476,7 @@ pub(crate) unsafe fn source(
         let source = first()?;
         // SAFETY: As above.
         let path = unsafe { path_by(dev, source, destination) };
-        path.ok().filter(|path| path.has_gateway).map(|_| source)
+        path.ok().filter(NextHop::has_gateway).map(|_| source)
     })
 }
 
@@ -485,24 +541,29 @@ impl Route {
         NonNull::new(dev).is_some_and(|dev| unsafe { is_virtual(dev) })
     }
 
+    /// Returns the path to `daddr`, in network byte order, by this route to it. A neighbour that is not resolved is
+    /// only made by the lookup, not asked for: that is done here.
     fn path(&self, daddr: u32) -> Result<NextHop> {
         let rt = self.0.as_ptr();
         // SAFETY: The entry is referenced, and these fields of it do not change.
         let (uses_gateway, family) = unsafe { ((*rt).rt_uses_gateway, (*rt).rt_gw_family) };
-        let has_gateway = uses_gateway != 0;
-        if has_gateway && u32::from(family) != bindings::AF_INET {
+        if uses_gateway == 0 {
+            return Ok(NextHop::OnLink);
+        }
+        if u32::from(family) != bindings::AF_INET {
             return Err(EHOSTUNREACH);
         }
         // SAFETY: The entry is referenced; the address is read during the call.
-        let neigh =
-            unsafe { bindings::rt_neigh_lookup(self.0.as_ptr(), (&raw const daddr).cast()) };
+        let neigh = unsafe { bindings::rt_neigh_lookup(rt, (&raw const daddr).cast()) };
         let neigh = NonNull::new(from_err_ptr(neigh)?).ok_or(EHOSTUNREACH)?;
+        // SAFETY: The neighbour is referenced.
+        let is_known = unsafe { bindings::neigh_event_send(neigh.as_ptr()) } == 0;
         let mut mac = [0; 6];
-        // SAFETY: The neighbour is referenced, and there is room for an Ethernet address.
+        // SAFETY: As above, and there is room for an Ethernet address.
         unsafe { bindings::neigh_mac(neigh.as_ptr(), mac.as_mut_ptr()) };
         // SAFETY: The reference is ours.
         unsafe { bindings::neigh_put(neigh.as_ptr()) };
-        Ok(NextHop { has_gateway, mac })
+        Ok(NextHop::Gateway(is_known.then_some(mac)))
     }
 }
 

@@ -31,14 +31,14 @@ use smc_proto::{
 };
 
 use super::{
+    devices,
     port::{
         pnetid_of,
         PeerPort,
         PortGid,
         PortQuery, //
     },
-    IbDevice,
-    ADAPTERS, //
+    IbDevice, //
 };
 use crate::{
     link::PortInfo,
@@ -53,24 +53,17 @@ use crate::{
 ///
 /// The cause for the port that comes nearest.
 pub(crate) fn find_iwarp(tcp: &TcpSocket) -> Result<PortGid, Cause> {
-    let adapters = ADAPTERS.get().ok_or(Cause::NoDevice)?;
-    let list = adapters.list.lock();
+    let adapters = || devices().filter(|adapter| adapter.transport() == Transport::Iwarp);
     // Most hosts have none, and are done here.
-    if !list
-        .iter()
-        .any(|adapter| adapter.transport() == Transport::Iwarp)
-    {
+    if adapters().next().is_none() {
         return Err(Cause::NoDevice);
     }
     let route = tcp.route_device().ok_or(Cause::NoInterface)?;
     let own = tcp.local().map_err(|_| Cause::NoInterface)?.ip;
     let name = Gid::of_iwarp(own).ok_or(Cause::NoAddress)?;
     let wanted = pnetid_of(tcp, &route);
-    let in_reach = |adapter: &&Arc<IbDevice>| {
-        adapter.transport() == Transport::Iwarp && adapter.device.accessible_in(tcp.netns_id())
-    };
     let mut missing = Cause::NoDevice;
-    for adapter in list.iter().filter(in_reach) {
+    for adapter in adapters().filter(|adapter| adapter.device.accessible_in(tcp.netns_id())) {
         for port in adapter.ports() {
             let is_on = |netdev| adapter.device.port_netdev_eq(port, netdev);
             let is_near = match wanted {
@@ -132,6 +125,7 @@ impl IbDevice {
         let address = match wanted.peer {
             PeerPort::Known(peer) => toward(peer),
             PeerPort::Other(peer) => toward(peer).or_else(|| source(None)),
+            PeerPort::Any => source(None),
         };
         self.iwarp_port(port, name_of(address?)?).ok()
     }

@@ -13,13 +13,13 @@ use smc_proto::{
 };
 
 use super::{
+    devices,
     iwarp,
     port::{
         self,
         PortGid,
         PortQuery, //
-    },
-    ADAPTERS, //
+    }, //
 };
 use crate::link::PortInfo;
 
@@ -29,9 +29,7 @@ pub(crate) fn find_port(
     wanted: &PortQuery,
     is_used: impl Fn(&Arc<Device>, u32) -> bool,
 ) -> Option<PortGid> {
-    let adapters = ADAPTERS.get()?;
-    let list = adapters.list.lock();
-    list.iter()
+    devices()
         .filter(|adapter| adapter.device.accessible_in(wanted.net))
         .filter(|adapter| adapter.transport() == wanted.transport && adapter.unusable().is_none())
         .find_map(|adapter| {
@@ -43,6 +41,19 @@ pub(crate) fn find_port(
                     Transport::Iwarp => adapter.other_iwarp(port, wanted),
                 })
         })
+}
+
+/// Returns a port of an existing link as another link can use it: with the index that its GID has now, which is another
+/// one if its address went and came back. `None` if it has the address no more.
+/// Context: may sleep.
+pub(crate) fn current(device: &Device, port: &PortInfo) -> Option<PortInfo> {
+    match port.transport {
+        Transport::Roce => port::gid_of(device, port).map(|gid| PortInfo {
+            sgid_index: gid.index,
+            ..*port
+        }),
+        Transport::Iwarp => Some(*port),
+    }
 }
 
 /// Returns a port with the route to the peer's port, if that is reached without a gateway (`is_direct`) or through one;

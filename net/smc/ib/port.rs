@@ -19,7 +19,10 @@ use kernel_ext::{
         TcpSocket, //
     },
     prelude::*,
-    route::RouteDevice, //
+    route::{
+        NextHop,
+        RouteDevice, //
+    }, //
 };
 use smc_proto::{
     cause::Cause,
@@ -35,8 +38,8 @@ use smc_proto::{
 };
 
 use super::{
-    IbDevice,
-    ADAPTERS, //
+    devices,
+    IbDevice, //
 };
 use crate::{
     link::PortInfo,
@@ -53,7 +56,6 @@ pub(crate) struct PortGid {
     pub(crate) info: PortInfo,
     /// VLAN id of the GID; 0 for none.
     pub(crate) vlan: u16,
-    has_gateway: bool,
 }
 
 impl core::ops::Deref for PortGid {
@@ -65,13 +67,12 @@ impl core::ops::Deref for PortGid {
 }
 
 impl PortGid {
-    /// Creates a port without VLAN and gateway.
+    /// Creates a port without VLAN.
     pub(super) fn without_vlan(adapter: Arc<IbDevice>, info: PortInfo) -> Self {
         Self {
             adapter,
             info,
             vlan: NO_VLAN,
-            has_gateway: false,
         }
     }
 
@@ -95,9 +96,9 @@ impl PortGid {
 
     /// Returns the path to the peer that was given to [`find_roce_v2`].
     pub(crate) fn path(&self) -> Route {
-        match self.has_gateway {
-            true => Route::Gateway,
-            false => Route::Direct,
+        match self.info.next_hop {
+            Some(_) => Route::Gateway,
+            None => Route::Direct,
         }
     }
 
@@ -110,33 +111,41 @@ impl PortGid {
     }
 
     /// Determines the route to `peer`, if there is one.
+    /// Context: may sleep.
     pub(crate) fn route_to(&mut self, tcp: &TcpSocket, peer: Gid) -> Option<Route> {
         let (from, to) = (self.info.gid.ipv4()?, peer.ipv4()?);
-        let path = tcp.path(from.0, to.0).ok()?;
-        self.has_gateway = path.has_gateway;
-        self.info.next_hop = path.has_gateway.then_some(Mac(path.mac));
+        self.info.next_hop = match tcp.path(from.0, to.0).ok()? {
+            NextHop::OnLink => None,
+            NextHop::Gateway(mac) => Some(Mac(mac?)),
+        };
         Some(self.path())
     }
 }
 
-/// Returns the physical network of a route's device: of the device below it, or its own.
+/// Returns the physical network of a route's device: of the device below it, or its own. Each is looked up in its own
+/// namespace, as that of a container may have a device on top of one of its host.
+/// Context: may sleep.
 pub(super) fn pnetid_of(tcp: &TcpSocket, route: &RouteDevice) -> Option<PnetId> {
-    let namespace = namespace::within(tcp.netns());
-    let table = &namespace.pnet;
-    let of_base = table.of_netdev(route.base.name);
-    of_base.or_else(|| table.of_netdev(route.name))
+    let base = &route.base;
+    let of_base = base.net.as_ref().and_then(|net| {
+        let namespace = namespace::within(net);
+        namespace.pnet.of_netdev(net, base.name, base.address)
+    });
+    of_base.or_else(|| {
+        let net = tcp.netns();
+        let namespace = namespace::within(net);
+        namespace.pnet.of_netdev(net, route.name, route.address)
+    })
 }
 
 /// Returns the physical network of a port; the device is given by its name or that of its PCI function.
 /// Context: may sleep.
-pub(crate) fn pnetid_of_named(name: &[u8], port: u32) -> Result<Option<PnetId>> {
-    let adapters = ADAPTERS.get().ok_or(ENODEV)?;
-    let list = adapters.list.lock();
-    let mut named = list.iter().filter(|adapter| {
+pub(crate) fn pnetid_of_named(name: &[u8], port: u32) -> Option<PnetId> {
+    let mut named = devices().filter(|adapter| {
         let pci = adapter.device.pci();
         adapter.device.name().as_bytes() == name || pci.is_some_and(|p| p.name.as_bytes() == name)
     });
-    Ok(named.find_map(|adapter| adapter.pnetid(port)))
+    named.find_map(|adapter| adapter.pnetid(port))
 }
 
 /// Finds a port for version 2, as [`find_roce`] does, with a RoCE v2 GID for the connection, and a route to `peer` if
@@ -162,17 +171,14 @@ pub(crate) fn find_roce_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Result<PortGid
 ///
 /// The cause for the port that comes nearest.
 pub(crate) fn find_roce_v1(tcp: &TcpSocket) -> Result<PortGid, Cause> {
-    let adapters = ADAPTERS.get().ok_or(Cause::NoDevice)?;
-    let has_v1 = |adapter: &Arc<IbDevice>| {
+    let has_v1 = |adapter: Arc<IbDevice>| {
         let mut ports = adapter.ports();
         ports.any(|port| adapter.device.has_roce_v1(port))
     };
     // Many hosts have devices without such addresses only, and are done here.
-    let list = adapters.list.lock();
-    if !list.is_empty() && !list.iter().any(has_v1) {
+    if devices().next().is_some() && !devices().any(has_v1) {
         return Err(Cause::NoRoceV1);
     }
-    drop(list);
     find_roce(tcp, &|adapter, port, route| {
         adapter.find_roce_v1(port, route, tcp.netns_id())
     })
@@ -182,26 +188,26 @@ pub(crate) fn find_roce_v1(tcp: &TcpSocket) -> Result<PortGid, Cause> {
 type TryPort<'a> = &'a dyn Fn(&Arc<IbDevice>, u32, &RouteDevice) -> Result<PortGid, Cause>;
 
 /// Finds a RoCE port that `try_port` accepts: one on the physical network of the TCP connection's route; if that has no
-/// name, one of the lowest device below the route's device, or of that itself.
+/// name, one of the lowest device below the route's device, or of that itself, or one with an address of that, as the
+/// active port of a bond has.
 ///
 /// # Errors
 ///
 /// The cause for the port that comes nearest.
 fn find_roce(tcp: &TcpSocket, try_port: TryPort<'_>) -> Result<PortGid, Cause> {
     let route = tcp.route_device().ok_or(Cause::NoInterface)?;
-    let adapters = ADAPTERS.get().ok_or(Cause::NoDevice)?;
-    let list = adapters.list.lock();
+    let net = tcp.netns_id();
     let find = |elsewhere: Cause, is_near: &dyn Fn(&IbDevice, u32) -> bool| {
-        let mut missing = match list.is_empty() {
-            true => Cause::NoDevice,
-            false => Cause::OtherNamespace,
-        };
-        let in_reach = |adapter: &&Arc<IbDevice>| adapter.device.accessible_in(tcp.netns_id());
-        for adapter in list.iter().filter(in_reach) {
+        let mut missing = Cause::NoDevice;
+        for adapter in devices() {
+            if !adapter.device.accessible_in(net) {
+                missing = missing.nearer(Cause::OtherNamespace);
+                continue;
+            }
             for port in adapter.ports() {
-                let is_near = adapter.transport() == Transport::Roce && is_near(adapter, port);
+                let is_near = adapter.transport() == Transport::Roce && is_near(&adapter, port);
                 let found = match (is_near, adapter.unusable()) {
-                    (true, None) => try_port(adapter, port, &route),
+                    (true, None) => try_port(&adapter, port, &route),
                     (true, Some(cause)) => Err(cause),
                     (false, _) => Err(elsewhere),
                 };
@@ -213,19 +219,26 @@ fn find_roce(tcp: &TcpSocket, try_port: TryPort<'_>) -> Result<PortGid, Cause> {
         }
         Err(missing)
     };
-    let of = |netdev| {
-        let is_of = |adapter: &IbDevice, port| adapter.device.port_netdev_eq(port, netdev);
-        find(Cause::OtherInterface, &is_of)
-    };
-    match pnetid_of(tcp, &route) {
-        Some(pnetid) => find(Cause::EmptyNetwork, &|adapter, port| {
+    if let Some(pnetid) = pnetid_of(tcp, &route) {
+        return find(Cause::EmptyNetwork, &|adapter, port| {
             adapter.pnetid(port) == Some(pnetid)
-        }),
-        None => of(route.base.address).or_else(|below| match of(route.address) {
-            Err(cause) => Err(cause.nearer(below)),
-            found => found,
-        }),
+        });
     }
+    let find = |is_near: &dyn Fn(&IbDevice, u32) -> bool| find(Cause::OtherInterface, is_near);
+    let of = |netdev| find(&|adapter, port| adapter.device.port_netdev_eq(port, netdev));
+    let below = of(route.base.address);
+    if route.base.address == route.address {
+        return below;
+    }
+    let with_address = || {
+        find(&|adapter, port| {
+            let gid = adapter.device.find_gid(port, |gid| is_on(&route, gid));
+            gid.is_some()
+        })
+    };
+    below
+        .or_else(|cause| of(route.address).map_err(|other| other.nearer(cause)))
+        .or_else(|cause| with_address().map_err(|other| other.nearer(cause)))
 }
 
 /// Requirements for the port of another link of a group.
@@ -253,6 +266,16 @@ pub(crate) enum PeerPort {
     Known(Gid),
     /// Not known; this is another of the peer's ports.
     Other(Gid),
+    /// Whether it is reached does not matter.
+    Any,
+}
+
+/// Returns the entry of a RoCE port's address in its GID table, if it has the address still.
+/// Context: process.
+pub(super) fn gid_of(device: &Device, port: &PortInfo) -> Option<GidEntry> {
+    device.find_gid(port.port, |entry| {
+        Gid(entry.gid) == port.gid && entry.kind == port.gid_kind
+    })
 }
 
 /// Returns a RoCE port with the route to the peer's port, as [`super::toward`].
@@ -266,13 +289,13 @@ pub(super) fn toward_roce(
     if port.gid_kind == GidKind::RoceV1 {
         return is_direct.then_some(*port);
     }
-    let path = device
-        .path(port.port, port.sgid_index, peer.ipv4()?.0)
-        .ok()?;
-    (path.has_gateway != is_direct).then_some(PortInfo {
-        next_hop: path.has_gateway.then_some(Mac(path.mac)),
-        ..*port
-    })
+    let path = device.resolved_path(port.port, port.sgid_index, peer.ipv4()?.0);
+    let next_hop = match (path.ok()?, is_direct) {
+        (NextHop::OnLink, true) => None,
+        (NextHop::Gateway(mac), false) => Some(Mac(mac?)),
+        (NextHop::OnLink, false) | (NextHop::Gateway(_), true) => return None,
+    };
+    Some(PortInfo { next_hop, ..*port })
 }
 
 impl IbDevice {
@@ -290,16 +313,12 @@ impl IbDevice {
         self.check_active(port)?;
         let vlan = route.vlan.unwrap_or(NO_VLAN);
         let is_here = |gid: &GidEntry| is_v2(gid) && is_in(net, gid);
-        let is_on = |gid: &GidEntry| {
-            let address = gid.netdev.as_ref().map(|dev| dev.address);
-            address == Some(route.address)
-        };
         let found = match own {
             IpAddr::V4(own) => self.port_gid(port, vlan, |gid| {
                 is_here(gid) && self.device.is_onlink(port, gid.index, own.octets())
             }),
             IpAddr::V6(_) => self
-                .port_gid(port, vlan, |gid| is_here(gid) && is_on(gid))
+                .port_gid(port, vlan, |gid| is_here(gid) && is_on(route, gid))
                 .or_else(|| self.port_gid(port, vlan, is_here)),
         };
         found.ok_or_else(|| match self.device.find_gid(port, is_here) {
@@ -361,7 +380,6 @@ impl IbDevice {
                 pnetid: self.pnetid(port),
             },
             vlan,
-            has_gateway: false,
         })
     }
 
@@ -372,28 +390,30 @@ impl IbDevice {
 
     /// Returns a port for another link over RoCE.
     pub(super) fn other_roce(self: &Arc<Self>, port: u32, wanted: &PortQuery) -> Option<PortGid> {
-        let (PeerPort::Known(peer) | PeerPort::Other(peer)) = wanted.peer;
+        let peer = match wanted.peer {
+            PeerPort::Known(peer) | PeerPort::Other(peer) => Some(peer),
+            PeerPort::Any => None,
+        };
         if wanted.version == Version::V1 {
             let is_it = |gid: &GidEntry| is_v1(gid) && is_in(wanted.net, gid);
             let found = self.port_gid(port, wanted.vlan, is_it)?;
             return (found.info.pnetid == wanted.pnetid).then_some(found);
         }
         let is_in_net = |gid: &GidEntry| is_v2(gid) && is_in(wanted.net, gid);
-        if peer.iwarp().is_some() {
+        let Some(peer) = peer.filter(|peer| peer.iwarp().is_none()) else {
             // The peer answers whether it has a reachable RoCE port; a group with gateways would use the route to that
             // one.
-            if !wanted.is_direct {
+            if peer.is_some() && !wanted.is_direct {
                 return None;
             }
             let found = self.port_gid(port, wanted.vlan, is_in_net)?;
             return (found.info.pnetid == wanted.pnetid).then_some(found);
-        }
+        };
         let Ipv4(address) = peer.ipv4()?;
         let mut found = self.port_gid(port, wanted.vlan, |gid| {
             let path = || self.device.path(port, gid.index, address);
-            is_in_net(gid) && path().is_ok_and(|path| path.has_gateway != wanted.is_direct)
+            is_in_net(gid) && path().is_ok_and(|path| path.has_gateway() != wanted.is_direct)
         })?;
-        found.has_gateway = !wanted.is_direct;
         found.info = toward_roce(&self.device, &found.info, peer, wanted.is_direct)?;
         (found.info.pnetid == wanted.pnetid).then_some(found)
     }
@@ -408,6 +428,12 @@ fn is_v1(gid: &GidEntry) -> bool {
 fn is_v2(gid: &GidEntry) -> bool {
     let is_known = |address: Ipv4| address != Ipv4([0; 4]);
     gid.kind == GidKind::RoceV2 && Gid(gid.gid).ipv4().is_some_and(is_known)
+}
+
+/// Whether the GID is an address of the route's network device.
+fn is_on(route: &RouteDevice, gid: &GidEntry) -> bool {
+    let netdev = gid.netdev.as_ref();
+    netdev.is_some_and(|dev| dev.address == route.address)
 }
 
 /// Whether the GID's network device is in the namespace `net`.

@@ -117,6 +117,14 @@ fn find_alt_port(group: &LinkGroup, link: &Link) -> Option<PortGid> {
     })
 }
 
+/// Returns whether another link is of use, and this side has a port for it, but one from which the peer's is not
+/// reached: there may be a route, or an answer of its gateway, later.
+fn is_port_out_of_reach(group: &LinkGroup, link: &Link) -> bool {
+    let find = || unused_port(group, link, link.port().transport, PeerPort::Any);
+    let max_links = group.params.limits.max_links;
+    redundancy::wants_link(&group.ports(), max_links) && find().is_some()
+}
+
 /// Returns the port for a new link, to the peer's port `peer` if that is known. If a port in use is taken it is that of
 /// the link with the fewest connections: if the new link makes another one superfluous, it is that one.
 fn place(
@@ -135,7 +143,7 @@ fn place(
             let device = link.device()?;
             let info = match peer {
                 Some(peer) => way(group, &device, &link, peer)?,
-                None => *link.port(),
+                None => ib::current(&device, link.port())?,
             };
             Some(LocalPort { device, info })
         }
@@ -151,10 +159,12 @@ fn way(group: &LinkGroup, device: &Arc<Device>, link: &Link, peer: Gid) -> Optio
         .iter()
         .flatten()
         .filter(|other| other.is_active() && other.is_on(device) && other.port().port == port.port);
-    match known.find(|other| other.end().peer_gid == peer) {
-        Some(other) => Some(*other.port()),
-        None => ib::toward(device, port, group.params.net, peer, group.params.is_direct),
+    if let Some(other) = known.find(|other| other.end().peer_gid == peer) {
+        return ib::current(device, other.port());
     }
+    let port = ib::current(device, port)?;
+    let (net, is_direct) = (group.params.net, group.params.is_direct);
+    ib::toward(device, &port, net, peer, is_direct)
 }
 
 /// Creates a link with its number and puts it into a slot.
@@ -278,13 +288,16 @@ struct ClientLink {
 ///
 /// The reason for the rejection of an offer that is of no use.
 fn choose_answer(
-    group: &LinkGroup,
+    group: &Arc<LinkGroup>,
     on: LinkIdx,
     offer: &NewLink,
 ) -> Result<Option<LocalPort>, RejectReason> {
     let link = group.link(on).ok_or(RejectReason::NO_ALTERNATE_PATH)?;
     let transport = Transport::of(offer.gid, group.params.version);
     let unused = unused_port(group, &link, transport, PeerPort::Known(offer.gid));
+    if unused.is_none() && is_port_out_of_reach(group, &link) {
+        try_later(group, AddLinkTrigger::OwnPort);
+    }
     let port = Port {
         gid: offer.gid,
         mac: group.mac_for_match(offer.mac),
@@ -318,7 +331,7 @@ fn make_answer(
     }
 }
 
-/// This side could not make its end of a link that is of use.
+/// This side cannot make its end of a link that is of use, or not on a port of its own.
 fn try_later(group: &Arc<LinkGroup>, why: AddLinkTrigger) {
     group.run_llc(|llc, _, now| {
         llc.on_add_link_failed(why, now);
@@ -379,6 +392,9 @@ pub(super) fn offer(group: &Arc<LinkGroup>, why: AddLinkTrigger) {
 fn begin_offer(group: &Arc<LinkGroup>, why: AddLinkTrigger) -> Result<bool> {
     let LinkRef { idx: on, link } = group.active_link().ok_or(ENOLINK)?;
     let unused = find_alt_port(group, &link);
+    if unused.is_none() && is_port_out_of_reach(group, &link) {
+        try_later(group, why);
+    }
     let max_links = group.params.limits.max_links;
     let Some(which) = redundancy::offer(&group.ports(), max_links, unused.is_some(), why) else {
         return Ok(false);
@@ -407,7 +423,11 @@ pub(super) fn invite(group: &Arc<LinkGroup>) {
     let Some(LinkRef { idx: on, link }) = group.active_link() else {
         return;
     };
-    if let Some(port) = find_alt_port(group, &link) {
+    let port = find_alt_port(group, &link);
+    if port.is_none() && is_port_out_of_reach(group, &link) {
+        try_later(group, AddLinkTrigger::OwnPort);
+    }
+    if let Some(port) = port {
         let gids = [link.port().gid, port.gid];
         let gids = List::new(&gids).unwrap_or_default();
         group.run_llc(|llc, _, now| llc.invite(on, port.mac, gids, now));

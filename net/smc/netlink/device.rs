@@ -25,36 +25,35 @@ use crate::{
     groups,
     ib::{
         self,
-        IbDevice, //
-    },
-    link::Link, //
+        IbDevice,
+        MAX_PORTS, //
+    }, //
 };
 
-/// Devices fetched at a time.
-const DUMP_BATCH: usize = 32;
-
 pub(super) fn dump(dump: &mut Dump<'_>) -> Result {
-    let adapters = ib::list(dump.next(), DUMP_BATCH)?;
-    let records = adapters.iter().map(|adapter| (adapter.serial(), adapter));
+    let adapters = ib::usable_from(dump.next());
+    let records = adapters.map(|adapter| (adapter.serial(), adapter));
     dump.each(records, |unit, adapter| {
         unit.message(unit.command(), |attrs| {
-            attrs.nest(SMC_GEN_DEV_SMCR, |attrs| put(attrs, adapter))
+            attrs.nest(SMC_GEN_DEV_SMCR, |attrs| put(attrs, &adapter))
         })
     })
 }
 
 fn put(attrs: &mut Attrs<'_>, adapter: &IbDevice) -> Result {
     let device = adapter.device();
-    attrs.u8(SMC_NLA_DEV_IS_CRIT, u8::from(is_critical(device)))?;
+    let usage = Usage::of(device);
+    attrs.u8(SMC_NLA_DEV_IS_CRIT, u8::from(usage.is_critical))?;
     if let Some(pci) = device.pci() {
         put_pci(attrs, &pci)?;
     }
     attrs.string(SMC_NLA_DEV_IB_NAME, device.name().as_bytes())?;
     let nests = [SMC_NLA_DEV_PORT, SMC_NLA_DEV_PORT2];
-    adapter
-        .ports()
-        .zip(nests)
-        .try_for_each(|(port, nest)| attrs.nest(nest, |attrs| put_port(attrs, adapter, port)))
+    let ports = adapter.ports().zip(nests).zip(usage.links);
+    for ((port, nest), links) in ports {
+        attrs.nest(nest, |attrs| put_port(attrs, adapter, port, links))?;
+    }
+    Ok(())
 }
 
 fn put_pci(attrs: &mut Attrs<'_>, pci: &PciId) -> Result {
@@ -66,9 +65,10 @@ fn put_pci(attrs: &mut Attrs<'_>, pci: &PciId) -> Result {
     attrs.string(SMC_NLA_DEV_PCI_ID, pci.name.as_bytes())
 }
 
-fn put_port(attrs: &mut Attrs<'_>, adapter: &IbDevice, port: u32) -> Result {
+/// Adds the attributes of a port that has so many links.
+fn put_port(attrs: &mut Attrs<'_>, adapter: &IbDevice, port: u32, links: u32) -> Result {
     let device = adapter.device();
-    let attr = device.query_port(port).ok();
+    let attr = adapter.port_attr(port).ok();
     let is_active = attr.as_ref().is_some_and(|attr| attr.active);
     let netdev = device.port_netdev(port);
     // Firmware provides names on s390 only.
@@ -82,27 +82,35 @@ fn put_port(attrs: &mut Attrs<'_>, adapter: &IbDevice, port: u32) -> Result {
     if let Some(mtu) = attr.and_then(|attr| Mtu::from_code(attr.active_mtu.code())) {
         attrs.u32(SMC_NLA_DEV_PORT_MTU, mtu.bytes())?;
     }
-    attrs.u32(SMC_NLA_DEV_PORT_LNK_CNT, links_on(device, port))
+    attrs.u32(SMC_NLA_DEV_PORT_LNK_CNT, links)
 }
 
-/// Returns true if a group depends on the device alone: it has one link, or all its links use one port here.
-fn is_critical(device: &Arc<Device>) -> bool {
-    let mut found = false;
-    groups::for_each(|group| {
-        let links = group.links();
-        found |= matches!(group.kind(), LgrType::Single | LgrType::AsymmetricLocal)
-            && links.iter().flatten().any(|link| link.is_on(device));
-    });
-    found
+/// What the link groups use of a device.
+struct Usage {
+    /// A group depends on the device alone: it has one link, or all its links use one port here.
+    is_critical: bool,
+    /// Links on each port.
+    links: [u32; MAX_PORTS as usize],
 }
 
-fn links_on(device: &Arc<Device>, port: u32) -> u32 {
-    let mut count = 0;
-    groups::for_each(|group| {
-        let links = group.links();
-        let on_port = |link: &&Arc<Link>| link.port().port == port && link.is_on(device);
-        // CAST: A group has only a few links.
-        count += links.iter().flatten().filter(on_port).count() as u32;
-    });
-    count
+impl Usage {
+    /// Context: may sleep.
+    fn of(device: &Arc<Device>) -> Self {
+        let mut usage = Self {
+            is_critical: false,
+            links: Default::default(),
+        };
+        groups::for_each(|group| {
+            let is_alone = matches!(group.kind(), LgrType::Single | LgrType::AsymmetricLocal);
+            let links = group.links();
+            for link in links.iter().flatten().filter(|link| link.is_on(device)) {
+                usage.is_critical |= is_alone;
+                let mut counts = (1..).zip(&mut usage.links);
+                if let Some((_, count)) = counts.find(|(port, _)| *port == link.port().port) {
+                    *count += 1;
+                }
+            }
+        });
+        usage
+    }
 }

@@ -142,7 +142,7 @@ fn unless_there(result: Result) -> Result<Result> {
 
 fn add_port(pnetid: PnetId, device: &[u8], port: u8) -> Result {
     // The port may be in the table under the device's other name.
-    if ib::pnetid_of_named(device, port.into())?.is_some() {
+    if ib::pnetid_of_named(device, port.into()).is_some() {
         return Err(EEXIST);
     }
     namespace::within(NetNs::initial())

@@ -100,6 +100,16 @@ impl Device {
         None
     }
 
+    /// As [`Device::path`], but waits up to 127 ms for a gateway's Ethernet address.
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// As there; `EHOSTUNREACH` without an answer of the gateway.
+    pub fn resolved_path(&self, port: u32, index: u8, destination: [u8; 4]) -> Result<NextHop> {
+        NextHop::resolve(|| self.path(port, index, destination))
+    }
+
     /// Looks up the path to the IPv4 address `destination` from the IPv4 address of an entry of a port's GID table,
     /// through the net device of that entry: in one of its subnets, or through a gateway.
     /// Context: process.
@@ -107,7 +117,7 @@ impl Device {
     /// # Errors
     ///
     /// `ENODATA` or `EINVAL` if the entry does not exist or has no net device; `EHOSTUNREACH` and similar without a
-    /// route or a neighbour.
+    /// route.
     pub fn path(&self, port: u32, index: u8, destination: [u8; 4]) -> Result<NextHop> {
         let attr = self.gid_attr(port, index)?;
         let source = ipv4_of(&attr.read(index)?);
@@ -116,7 +126,7 @@ impl Device {
             let path = unsafe { route::path_by(netdev, source, destination) }?;
             // If a device is given, the routing lookup treats an address without a route as a neighbour.
             // SAFETY: The net device is valid here, in an RCU read section.
-            match path.has_gateway || unsafe { route::is_onlink(netdev, source, destination) } {
+            match path.has_gateway() || unsafe { route::is_onlink(netdev, source, destination) } {
                 true => Ok(path),
                 false => Err(EHOSTUNREACH),
             }

@@ -31,6 +31,22 @@ is_apart() {
 	case $a in SMC-R*) [ -n "$c" ] && [ "$c" != "$a" ] ;; *) false ;; esac
 }
 
+# goes_by NAMESPACE PATTERN: the way of a connection from there.
+goes_by() {
+	local way
+	way=$(path_of "$1")
+	echo "# from $1: $way"
+	case $way in $2) ;; *) return 1 ;; esac
+}
+
+host_network() {
+	ip -n a link property add dev wire_a altname host_port && in_ns a "$BIN/smc" pnet add NET1 -I host_port
+}
+
+no_networks() {
+	"$BIN/smc" pnet flush && in_ns a "$BIN/smc" pnet flush
+}
+
 # reload: the module as it is at first, without groups.
 reload() {
 	within 20 unload_smc && load_smc
@@ -48,6 +64,15 @@ require "soft RoCE" up_rxe
 require "a container on the same network device" up_container
 
 check "a container is not in the link group of its host" is_apart
+
+# The name is the host's, and so is the table that it is in; the container sees neither.
+require "the host's network device is on a network, by another name that it has" host_network
+check "so is the container's on top of it, which has no RDMA device there" goes_by c "TCP: *(0x03030000)*"
+require "the RDMA device is on it, too" "$BIN/smc" pnet add NET1 -D rxe_a
+check "the host's connections use it" goes_by a "SMC-R*"
+# Soft RoCE does not hear what comes to the Ethernet address of the container's device.
+check "the container's try it" goes_by c "TCP: *(0x02010000)*"
+require "no network has a name" no_networks
 
 require "module loads again" reload
 require "groups of the first namespace end at once" first smcr_lgr_idle_time 0
