@@ -94,6 +94,9 @@ pub(crate) trait StreamRx {
     /// Returns whether a reader that has seen `skip` bytes can continue: more data, the end, or an error.
     fn is_reader_due(&self, skip: usize) -> bool;
 
+    /// Returns whether poll(2) says that there is something to read: SO_RCVLOWAT bytes, or what there is room for.
+    fn is_worth_reading(&self, sk: &Sk) -> bool;
+
     /// Returns whether the reader stands at an urgent byte, which a read would skip.
     fn is_at_hole(&self) -> bool;
 
@@ -229,6 +232,8 @@ pub(crate) fn recv(
                 break;
             }
             Ok(ReadStep::Wait) if done >= target && done > 0 => break,
+            // There is no room for more, whatever SO_RCVLOWAT says.
+            Ok(ReadStep::Wait) if how.peek && !how.all && rx.is_worth_reading(sk) => break,
             Ok(ReadStep::Wait) => {}
             Err(_) if done > 0 => break,
             // The socket's error is more specific than the state's.
@@ -255,7 +260,7 @@ pub(crate) fn recv(
         let skip = if how.peek { done } else { 0 };
         let is_at_end = || done > 0 && !how.peek && rx.is_at_mark();
         let is_due = || rx.is_reader_due(skip) || sk.has_err() || is_at_end();
-        let waited = rx.while_reading(|| sk.wait_until(timeout, false, is_due));
+        let waited = rx.while_reading(|| sk.wait_data(timeout, is_due));
         match waited {
             Ok(left) => (timeout, was_woken) = (left, true),
             Err(_) if done > 0 => break,

@@ -240,12 +240,9 @@ impl Carrier {
         }
     }
 
-    /// TCP_NODELAY or TCP_CORK was set: sends what was held back, unless `corked`.
-    pub(crate) fn uncork(&self, corked: bool) {
-        match self {
-            Self::SmcR(conn) => conn.uncork(corked),
-            Self::SmcD(conn) if !corked => conn.uncork(),
-            Self::SmcD(_) => {}
-        }
+    /// Sends what was held back for MSG_MORE or TCP_CORK.
+    /// Context: may sleep.
+    pub(crate) fn uncork(&self) {
+        both!(self.uncork())
     }
 }

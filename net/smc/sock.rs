@@ -522,7 +522,10 @@ impl TcpEvents for Sock {
                 // A new connection has sizes of its own.
                 fallback::show_options(&this);
                 if !this.tcp.has_shared_waiters() {
-                    this.sk.wake_state();
+                    match this.tcp.state().may_receive() {
+                        true => this.sk.wake_connected(),
+                        false => this.sk.wake_end(),
+                    }
                 }
             }
             _ => {}

@@ -280,6 +280,16 @@ void smc_helper_sk_set_async_nospace(struct sock *sk)
 	sk_set_bit(SOCKWQ_ASYNC_NOSPACE, sk);
 }
 
+void smc_helper_sk_set_async_waitdata(struct sock *sk)
+{
+	sk_set_bit(SOCKWQ_ASYNC_WAITDATA, sk);
+}
+
+void smc_helper_sk_clear_async_waitdata(struct sock *sk)
+{
+	sk_clear_bit(SOCKWQ_ASYNC_WAITDATA, sk);
+}
+
 bool smc_helper_sk_stream_is_writeable(const struct sock *sk)
 {
 	return sk_stream_is_writeable(sk);

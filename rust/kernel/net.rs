@@ -83,6 +83,7 @@ pub use bindings::{
     POLLERR,
     POLLHUP,
     POLLIN,
+    POLLOUT,
     POLLRDNORM, //
 };
 

@@ -114,8 +114,6 @@ impl Conn {
         }
         sk.set_state(self.state().number());
         sk.wake_state();
-        sk.wake_readable();
-        sk.wake_writable();
     }
 
     /// Waits until all data are sent, at most `timeout` jiffies.

@@ -29,9 +29,9 @@ impl ConnInner {
 }
 
 impl Conn {
-    /// Called after TCP_NODELAY or TCP_CORK was set; sends corked data unless `corked`.
-    pub(crate) fn uncork(self: &Arc<Self>, corked: bool) {
-        if !corked && self.with(|inner| inner.stream.uncork()) {
+    /// Sends what was held back for MSG_MORE or TCP_CORK.
+    pub(crate) fn uncork(self: &Arc<Self>) {
+        if self.with(|inner| inner.stream.uncork()) {
             self.transmit();
         }
     }
@@ -51,7 +51,7 @@ impl Conn {
         }
         inner.corked_until = None;
         drop(inner);
-        self.uncork(false);
+        self.uncork();
         None
     }
 }

@@ -108,10 +108,12 @@ impl Conn {
         if fx.urgent_at.is_some() {
             sk.send_sigurg();
         }
-        if fx.state_changed || fx.peer_done {
+        if fx.state_changed {
             sk.wake_state();
         }
-        if after.is_worth_reading {
+        if fx.peer_done {
+            sk.wake_end();
+        } else if after.is_worth_reading {
             sk.wake_readable();
         }
         if fx.wake_writers {

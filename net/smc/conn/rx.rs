@@ -15,6 +15,7 @@ use kernel_ext::{
 use smc_proto::{
     conn::{
         ConsumeEffects,
+        EpollMask,
         Recv,
         UrgentState, //
     },
@@ -122,6 +123,10 @@ impl StreamRx for Arc<Conn> {
             Recv::Wait => false,
             Recv::Eof | Recv::NotConnected => true,
         })
+    }
+
+    fn is_worth_reading(&self, sk: &Sk) -> bool {
+        self.with(|inner| inner.readiness(sk).contains(EpollMask::IN))
     }
 
     fn is_at_hole(&self) -> bool {

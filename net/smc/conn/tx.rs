@@ -283,6 +283,7 @@ impl Conn {
             self.transmit();
         }
         sk.set_err(EPIPE);
+        sk.wake_err();
         sk.wake_state();
     }
 

@@ -36,8 +36,7 @@ impl SmcdConn {
         if flags.contains(EndFlags::SHUT_WRITE) {
             self.wake_peer();
         }
-        sk.wake_readable();
-        sk.wake_writable();
+        sk.wake_state();
         Ok(())
     }
 
@@ -176,9 +175,7 @@ impl SmcdConn {
         };
         peer.own().with_sk(|sk| {
             peer.show_state(sk);
-            sk.wake_state();
-            sk.wake_readable();
-            sk.wake_writable();
+            sk.wake_end();
         });
     }
 

@@ -28,7 +28,7 @@ impl SmcdConn {
         self.readiness().bits()
     }
 
-    fn readiness(&self) -> EpollMask {
+    pub(super) fn readiness(&self) -> EpollMask {
         // Before the data: those that came before the end are not overlooked.
         let ends = self.ends();
         let pipe = self.rx();

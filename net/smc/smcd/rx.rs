@@ -10,9 +10,12 @@ use kernel_ext::{
     prelude::*,
     trace, //
 };
-use smc_proto::smcd::{
-    mark::Reach,
-    ring, //
+use smc_proto::{
+    conn::EpollMask,
+    smcd::{
+        mark::Reach,
+        ring, //
+    }, //
 };
 
 use super::pair::SmcdConn;
@@ -96,6 +99,10 @@ impl StreamRx for SmcdConn {
 
     fn is_reader_due(&self, skip: usize) -> bool {
         self.readable() > skip as u64 || self.ends().is_read_shut()
+    }
+
+    fn is_worth_reading(&self, _: &Sk) -> bool {
+        self.readiness().contains(EpollMask::IN)
     }
 
     fn is_at_hole(&self) -> bool {

@@ -169,7 +169,8 @@ impl SmcdConn {
         }
         trace::tx_sendmsg(sk, copied, || None);
         let end = fill.produced + copied as u64;
-        let is_urgent = how.oob && msg.len() == 0;
+        // A call that may not wait ends with what there is room for.
+        let is_urgent = how.oob && (msg.len() == 0 || how.nonblock);
         if is_urgent {
             self.mark_last(pipe, ring, end);
         }

@@ -55,7 +55,7 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Carrier) -> bool 
             successes.count(version);
             this.show_incoming();
             this.apply_late_shutdown();
-            this.sk.wake_state();
+            this.sk.wake_connected();
             this.sk.wake_writable();
             hook_tcp(this);
             true
@@ -229,6 +229,18 @@ pub(super) fn ioctl(conn: &Carrier, cmd: u32) -> Option<i32> {
         _ => return None,
     };
     Some(i32::try_from(value).unwrap_or(i32::MAX))
+}
+
+/// What poll(2) reports except errors: EPOLL bits. As over TCP, SIGIO says when there is space, if there is none.
+#[inline]
+pub(super) fn poll(this: &Sock, conn: &Carrier) -> u32 {
+    let ready = conn.poll(&this.sk);
+    if ready & net::POLLOUT != 0 {
+        return ready;
+    }
+    this.sk.set_nospace();
+    // Space may have become free before that.
+    conn.poll(&this.sk)
 }
 
 /// shutdown(2).

@@ -67,8 +67,10 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
     if before.phase() != Phase::Init {
         this.apply_late_shutdown();
         // TCP's events before this were not forwarded.
-        this.sk.wake_state();
-        this.sk.wake_readable();
+        this.sk.wake_connected();
+        if this.tcp.poll() & net::POLLIN != 0 {
+            this.sk.wake_readable();
+        }
         this.sk.wake_writable();
     }
     if info.may_cross {
@@ -268,6 +270,10 @@ fn received_nothing(this: &Sock, room: usize, result: Result<usize>) -> Result<u
         // Not the end of the stream but of the connection, if there was an error. If the end of the stream came before
         // an error, the next send returns that.
         Ok(0) if room > 0 && !this.tcp.has_ended_in_order() => this.sk.take_err().and(Ok(0)),
+        // One that recvmmsg(2) has left for the next call, as after some messages it returns how many.
+        Err(e) if e == EAGAIN && !this.is_err_shared.load(Relaxed) => {
+            this.sk.take_err().and(Err(e))
+        }
         result => result,
     }
 }

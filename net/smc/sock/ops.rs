@@ -108,14 +108,18 @@ impl StreamSocket for Sock {
             Phase::Connecting => return 0,
             // As with TCP, accept(2) returns the error that keeps it from taking a connection.
             Phase::Listening => {
-                return match accept::is_ready(&this) || this.sk.has_err() {
-                    true => net::POLLIN | net::POLLRDNORM,
-                    false => 0,
-                };
+                if accept::is_ready(&this) || this.sk.has_err() {
+                    return net::POLLIN | net::POLLRDNORM;
+                }
+                // The work may have stopped at an error that was read by SO_ERROR.
+                if this.tcp.has_pending() {
+                    Sock::schedule_work(this);
+                }
+                return 0;
             }
             Phase::Active => match this.first_conn() {
-                Some(conn) => conn.poll(&this.sk),
-                None => this.conn().map_or(0, |conn| conn.poll(&this.sk)),
+                Some(conn) => active::poll(&this, conn),
+                None => this.conn().map_or(0, |conn| active::poll(&this, &conn)),
             },
             Phase::Fallback => this.poll_tcp(),
             Phase::Init | Phase::Closed => this.tcp.poll(),
@@ -229,7 +233,8 @@ impl StreamSocket for Sock {
 
     fn splice_eof(this: ArcBorrow<'_, Self>) {
         match this.conn() {
-            Some(conn) => conn.uncork(this.tcp.nagle().is_corked),
+            Some(_) if this.tcp.nagle().is_corked => {}
+            Some(conn) => conn.uncork(),
             None => this.tcp.splice_eof(),
         }
     }

@@ -102,7 +102,15 @@ pub(super) fn set(
             this.tcp.setsockopt(level, name, value)?;
             if let Some(conn) = this.conn() {
                 count_flush(&this, &conn, name);
-                conn.uncork(this.tcp.nagle().is_corked);
+                let nagle = this.tcp.nagle();
+                // As over TCP, the former lets go what the latter holds, once.
+                let is_flush = match name {
+                    net::TCP_NODELAY => nagle.is_nodelay,
+                    _ => !nagle.is_corked,
+                };
+                if is_flush {
+                    conn.uncork();
+                }
             }
             Ok(())
         }

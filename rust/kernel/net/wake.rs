@@ -65,9 +65,23 @@ impl Sk {
         self.wake(WRITABLE, how, bindings::POLL_OUT);
     }
 
-    /// Wakes all waiters: the state changed.
+    /// Wakes all waiters: the state changed, by what the application did itself or in a way that no signal is for.
     pub fn wake_state(&self) {
-        self.wake(0, bindings::SOCK_WAKE_IO, bindings::POLL_IN);
+        self.wake_waiters(0);
+    }
+
+    /// Wakes all waiters: there is a connection now.
+    pub fn wake_connected(&self) {
+        self.wake(0, bindings::SOCK_WAKE_IO, bindings::POLL_OUT);
+    }
+
+    /// Wakes all waiters: the peer has ended its side, which ends the connection if this side has ended.
+    pub fn wake_end(&self) {
+        let band = match self.shutdown_mask() & bindings::SEND_SHUTDOWN as u8 {
+            0 => bindings::POLL_IN,
+            _ => bindings::POLL_HUP,
+        };
+        self.wake(0, bindings::SOCK_WAKE_WAITD, band);
     }
 
     /// Wakes all waiters: an error is pending.
@@ -92,9 +106,17 @@ impl Sk {
         }
     }
 
+    /// Wakes both queues, and has the kernel send SIGIO if the owner of the file wants that.
+    fn wake(&self, mask: u32, how: u32, band: u32) {
+        self.wake_waiters(mask);
+        let _rcu = rcu::read_lock();
+        // SAFETY: We are in an RCU read section, and the socket is alive.
+        unsafe { bindings::sk_wake_async_rcu(self.option_sk(), how as i32, band as i32) };
+    }
+
     /// Wakes both queues: that of the `struct socket`, which poll(2) and similar calls use, and ours. A `mask` of 0
     /// wakes all waiters.
-    fn wake(&self, mask: u32, how: u32, band: u32) {
+    fn wake_waiters(&self, mask: u32) {
         let _rcu = rcu::read_lock();
         // SAFETY: We are in an RCU read section, and the socket is alive.
         let wq = unsafe { bindings::sk_wq_rcu(self.as_ptr()) };
@@ -104,8 +126,6 @@ impl Sk {
             wake_up(unsafe { &raw mut (*wq).wait }, mask);
         }
         self.wake_own(mask);
-        // SAFETY: We are in an RCU read section, and the socket is alive.
-        unsafe { bindings::sk_wake_async_rcu(self.option_sk(), how as i32, band as i32) };
     }
 
     /// Sends SIGURG to the owner of the file (`F_SETOWN`).
@@ -149,6 +169,24 @@ impl Sk {
             true => Ok(left),
             false => Err(WaitEnd::Disconnected),
         }
+    }
+}
+
+impl Sk {
+    /// As [`wait_until`](Self::wait_until), for a call that reads: no SIGIO comes for the data that it waits for.
+    /// Context: process.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn wait_data(&self, timeout: isize, cond: impl FnMut() -> bool) -> Result<isize, WaitEnd> {
+        // SAFETY: The socket is alive; the `struct socket` of the application has its wait queue for its life, which a
+        // call on it does not outlive.
+        unsafe { bindings::sk_set_async_waitdata(self.option_sk()) };
+        let waited = self.wait_until(timeout, false, cond);
+        // SAFETY: As above.
+        unsafe { bindings::sk_clear_async_waitdata(self.option_sk()) };
+        waited
     }
 }
 

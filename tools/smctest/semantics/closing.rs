@@ -397,4 +397,18 @@ pub(super) const ROWS: &[Row] = &[
             answer![pair.client.take_error(), pair.client.ioctl_int(FIONREAD)]
         },
     ),
+    Row::same(
+        "after the end of both, with data: queue length, the data",
+        "5 5",
+        |rig| {
+            let pair = rig.pair()?;
+            pair.deliver(b"hello")?;
+            drop(pair.client);
+            await_events(&pair.server, libc::POLLRDHUP)?;
+            pair.server.shutdown(libc::SHUT_RDWR)?;
+            let queued = pair.server.ioctl_int(FIONREAD);
+            answer![queued, pair.server.recv(&mut [0; 8], 0)]
+        },
+    )
+    .c_is_wrong("the data are lost"),
 ];

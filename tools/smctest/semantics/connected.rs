@@ -19,6 +19,7 @@ use crate::semantics::rig::FIONREAD;
 use crate::semantics::rig::SIOCATMARK;
 use crate::semantics::rig::SIOCOUTQ;
 use crate::semantics::rig::SIOCOUTQNSD;
+use crate::semantics::rig::SOON;
 use crate::semantics::rig::WHILE;
 use crate::semantics::Row;
 
@@ -66,7 +67,9 @@ pub(super) const ROWS: &[Row] = &[
     Row::same("5 bytes: queues of the sender", "0 0", |rig| {
         let pair = rig.pair()?;
         pair.deliver(b"hello")?;
-        thread::sleep(WHILE);
+        await_true("an empty queue", || {
+            pair.client.ioctl_int(SIOCOUTQ) == Ok(0)
+        })?;
         answer![
             pair.client.ioctl_int(SIOCOUTQ),
             pair.client.ioctl_int(SIOCOUTQNSD)
@@ -236,6 +239,21 @@ pub(super) const ROWS: &[Row] = &[
             answer![reader.join().unwrap_or(Err(Errno::EINTR))]
         })
     }),
+    Row::same(
+        "a look does not wait for a low-water mark beyond what there is room for",
+        "true true",
+        |rig| {
+            let pair = rig.pair()?;
+            pair.server
+                .set_option_int(libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1 << 20)?;
+            let len = fill(&pair.client);
+            let is_ready = await_events(&pair.server, libc::POLLIN)? & libc::POLLIN != 0;
+            let begin = Instant::now();
+            let seen = pair.server.recv(&mut vec![0; 1 << 20], libc::MSG_PEEK)?;
+            let is_soon = begin.elapsed() < SOON / 2;
+            answer![is_ready, is_soon && (1..=len).contains(&seen)]
+        },
+    ),
     Row::same(
         "a full buffer: send, poll; once read, poll",
         "EAGAIN 0x0 0x4",

@@ -25,6 +25,7 @@ use smc_user::Unserved;
 
 use crate::semantics::answer::answer;
 use crate::semantics::rig::await_events;
+use crate::semantics::rig::await_true;
 use crate::semantics::rig::events;
 use crate::semantics::rig::fill;
 use crate::semantics::rig::Pair;
@@ -37,6 +38,7 @@ use crate::semantics::Row;
 
 const DONTWAIT: i32 = libc::MSG_DONTWAIT;
 const TCP_FASTOPEN_CONNECT: i32 = 30;
+const F_SETSIG: i32 = 10;
 
 /// Returns the result of `call` after a signal interrupted it. The signal is repeated until it
 /// returns.
@@ -144,6 +146,81 @@ fn signals_space(pair: &Pair) -> Result<(bool, bool)> {
         await_events(&pair.client, libc::POLLOUT)?;
         thread::sleep(WHILE);
         Ok((signals.read_signal()?.is_some(), early))
+    })
+}
+
+/// Returns whether SIGIO comes when there is space again of which poll(2) has said that there is none.
+fn signals_polled_space(pair: &Pair) -> Result<bool> {
+    as_owner(Signal::SIGIO, |signals| {
+        pair.client.set_owner_to_this_thread()?;
+        pair.client.set_signal_driven(true)?;
+        let mut len = 0;
+        // No call finds the buffer full.
+        while events(&pair.client) & libc::POLLOUT != 0 {
+            len += pair.client.send(&[0x11; 4096], DONTWAIT)?;
+        }
+        while signals.read_signal()?.is_some() {}
+        pair.server
+            .recv(&mut vec![0; len], libc::MSG_WAITALL)
+            .context("the data")?;
+        await_true("SIGIO", || matches!(signals.read_signal(), Ok(Some(_))))?;
+        Ok(true)
+    })
+}
+
+/// What the next signal is for (`si_code`: POLL_IN 1, POLL_OUT 2, POLL_HUP 6), if one comes soon.
+fn band(signals: &SignalFd) -> Option<i32> {
+    let mut band = None;
+    let _ = await_true("SIGIO", || {
+        band = signals.read_signal().ok().flatten();
+        band.is_some()
+    });
+    Some(band?.ssi_code)
+}
+
+/// Returns what the signals of a connection are for: that it is there, data, its own shutdown, the peer's end, and in
+/// another connection the peer's end first.
+fn bands(rig: &Rig<'_>) -> Result<[Option<i32>; 5]> {
+    as_owner(Signal::SIGIO, |signals| {
+        let prepare = |socket: &Socket| -> Result<()> {
+            socket.fcntl(F_SETSIG, libc::SIGIO)?;
+            socket.set_owner_to_this_thread()?;
+            Ok(socket.set_signal_driven(true)?)
+        };
+        let (listener, address) = rig.listener()?;
+        let client = rig.open()?;
+        prepare(&client)?;
+        client.set_nonblocking(true)?;
+        let _ = client.connect(address);
+        let connected = band(signals);
+        let server = listener.accept(0)?;
+        server.send(b"x", 0)?;
+        let data = band(signals);
+        client.shutdown(libc::SHUT_WR)?;
+        thread::sleep(WHILE);
+        let own = signals.read_signal()?.map(|signal| signal.ssi_code);
+        server.shutdown(libc::SHUT_WR)?;
+        let both = band(signals);
+        let other = rig.pair()?;
+        prepare(&other.client)?;
+        other.server.shutdown(libc::SHUT_WR)?;
+        Ok([connected, data, own, both, band(signals)])
+    })
+}
+
+/// Returns how many bytes a call gets that waits for all while their arrival may raise SIGIO.
+fn reads_despite_signals(pair: &Pair) -> Result<usize> {
+    interrupt_calls_by(libc::SIGIO)?;
+    pair.server.set_owner_to_this_thread()?;
+    pair.server.set_signal_driven(true)?;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..2 {
+                thread::sleep(WHILE);
+                let _ = pair.client.send(&[0x11; 4096], 0);
+            }
+        });
+        Ok(pair.server.recv(&mut [0; 8192], libc::MSG_WAITALL)?)
     })
 }
 
@@ -432,6 +509,40 @@ pub(super) const ROWS: &[Row] = &[
         |rig| {
             let (comes, early) = signals_space(&rig.pair()?)?;
             answer![comes, early]
+        },
+    ),
+    Row::same(
+        "SIGIO comes when there is space again after poll has said that there is none",
+        "true",
+        |rig| answer![signals_polled_space(&rig.pair()?)?],
+    ),
+    Row::same(
+        "SIGIO says what it is for: a connection, data, nothing for one's own end, the end of both, the peer's",
+        "2 1 none 6 1",
+        |rig| {
+            let bands = bands(rig)?.map(|band| band.map_or("none".to_string(), |b| b.to_string()));
+            answer![bands.join(" ")]
+        },
+    )
+    .c_is_wrong("no signal for a connection; the end of both is like the peer's"),
+    Row::same(
+        "a receive that waits for all is not cut short by SIGIO for its data",
+        "8192",
+        |rig| answer![reads_despite_signals(&rig.pair()?)?],
+    ),
+    Row::same(
+        "an error that ends recvmmsg after a message is the next call's",
+        "1 EINTR EAGAIN 0x4",
+        |rig| {
+            let pair = rig.pair()?;
+            pair.deliver(b"hello")?;
+            let (mut first, mut second) = ([0; 5], [0; 5]);
+            let mut parts = [&mut first[..], &mut second[..]];
+            let read = interrupted(|| pair.server.recv_messages(&mut parts, 0, None))?;
+            let read = read.map(|parts| parts.len());
+            let next = pair.server.recv(&mut [0; 5], DONTWAIT);
+            let last = pair.server.recv(&mut [0; 5], DONTWAIT);
+            answer![read, next, last, events(&pair.server)]
         },
     ),
     // For these, reports of the kernel's memory checker are the result.

@@ -11,6 +11,8 @@ use smc_user::Unserved;
 
 use crate::semantics::answer::answer;
 use crate::semantics::rig::await_events;
+use crate::semantics::rig::await_true;
+use crate::semantics::rig::events;
 use crate::semantics::rig::FIONREAD;
 use crate::semantics::rig::SIOCATMARK;
 use crate::semantics::rig::SOON;
@@ -255,4 +257,20 @@ pub(super) const ROWS: &[Row] = &[
             ]
         },
     ),
+    Row::same(
+        "what there was no room for leaves the last byte that there was urgent",
+        "true",
+        |rig| {
+            let pair = rig.pair()?;
+            let data = vec![0x11; 16 << 20];
+            let sent = pair.client.send(&data, OOB | libc::MSG_DONTWAIT)?;
+            // The byte comes when what is before it was read.
+            await_true("the urgent byte", || {
+                let _ = pair.server.recv(&mut [0; 1 << 16], libc::MSG_DONTWAIT);
+                events(&pair.server) & libc::POLLPRI != 0
+            })?;
+            answer![sent < data.len()]
+        },
+    )
+    .c_is_wrong("nothing is urgent then"),
 ];

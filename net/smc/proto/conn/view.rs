@@ -265,7 +265,8 @@ impl Stream {
         match self.state {
             ConnState::Listen => None,
             ConnState::Init => Some(IoctlQueues::default()),
-            ConnState::Closed if self.shutdown.recv => Some(IoctlQueues::default()),
+            // What arrived before can be read until the application closes.
+            ConnState::Closed if self.released => Some(IoctlQueues::default()),
             _ => Some(IoctlQueues {
                 inq: self.recv.readable_now(),
                 outq: self.send.outstanding(),

@@ -4,6 +4,7 @@
 
 use std::thread;
 use std::time::Duration;
+use std::time::Instant;
 
 use anyhow::Result;
 use smc_user::poll_fd;
@@ -28,16 +29,21 @@ const SOON: Duration = Duration::from_secs(5);
 /// Time in which what does not wait would be there.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// Sends into a cork, and sets an option that lets the data go. Returns how many bytes the cork kept. TCP keeps them
-/// for no more than 200 ms.
+/// The longest time for which a cork keeps data.
+const CORKED: Duration = Duration::from_millis(200);
+
+/// Sends into a cork, and sets an option that lets the data go. Returns how many bytes the cork kept, and whether they
+/// went at once: TCP keeps them for no more than 200 ms.
 fn corked(rig: &Rig<'_>, name: i32, value: i32) -> Result<String> {
     let pair = rig.pair()?;
     set(&pair.client, libc::IPPROTO_TCP, libc::TCP_CORK, 1)?;
     pair.client.send(b"hello", 0)?;
     let kept = text(pair.client.ioctl_int(SIOCOUTQNSD));
+    let begin = Instant::now();
     set(&pair.client, libc::IPPROTO_TCP, name, value)?;
     pair.await_queued(5)?;
-    Ok(kept)
+    let is_soon = begin.elapsed() < CORKED / 2;
+    Ok(format!("{kept} {is_soon}"))
 }
 
 pub(super) const EFFECTS: &[Effect] = &[
