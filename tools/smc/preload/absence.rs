@@ -13,23 +13,33 @@ use std::sync::atomic::Ordering;
 /// How long the kernel is not asked again. A module that is loaded later is used then.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Until when it is not, in nanoseconds since the machine started; 0 if the kernel may have SMC.
-static UNTIL: AtomicU64 = AtomicU64::new(0);
+/// What this process knows.
+pub(crate) static KNOWN: Absence = Absence::new();
 
-/// Returns whether the kernel had no SMC a short time ago.
-pub(crate) fn is_known() -> bool {
-    // ORDERING: only the number itself is shared.
-    match UNTIL.load(Ordering::Relaxed) {
-        0 => false,
-        until => now() < until,
+/// Until when the kernel is not asked, in nanoseconds since the machine started; 0 if it may have SMC.
+pub(crate) struct Absence(AtomicU64);
+
+impl Absence {
+    /// Nothing is known yet.
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU64::new(0))
     }
-}
 
-/// Remembers that the kernel has none.
-pub(crate) fn note() {
-    // CAST: 584 years.
-    let until = now().saturating_add(PAUSE.as_nanos() as u64);
-    UNTIL.store(until, Ordering::Relaxed);
+    /// Returns whether the kernel had no SMC a short time ago.
+    pub(crate) fn is_known(&self) -> bool {
+        // ORDERING: only the number itself is shared.
+        match self.0.load(Ordering::Relaxed) {
+            0 => false,
+            until => now() < until,
+        }
+    }
+
+    /// Remembers that the kernel has none.
+    pub(crate) fn note(&self) {
+        // CAST: 584 years.
+        let until = now().saturating_add(PAUSE.as_nanos() as u64);
+        self.0.store(until, Ordering::Relaxed);
+    }
 }
 
 /// Nanoseconds since the machine started. Allowed in a signal handler. (rustix would want a vDSO, which not every
