@@ -3,11 +3,14 @@
 //! `smc ss`: the sockets of this network namespace and their paths.
 //!
 //! Uses `sock_diag`. If the module has not registered AF_SMC there, as the C module of a kernel without
-//! `CONFIG_SMC_DIAG`, inspects the descriptors of all processes that the caller may trace.
+//! `CONFIG_SMC_DIAG`, inspects the descriptors of all processes of this namespace that the caller may trace.
 
 use std::cell::OnceCell;
+use std::collections::HashSet;
+use std::fmt::Display;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 
 use serde::Serialize;
 use smc_tools::diag;
@@ -104,14 +107,8 @@ impl Line {
 /// Prints one line for each socket.
 pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
     let lines = match arguments.pid {
-        Some(pid) => of_process(pid, &OnceCell::new())?,
-        None => match from_diag() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_loaded()? => {
-                return Err(not_loaded(error));
-            }
-            Err(_) => of_all_processes()?,
-            Ok(lines) => lines,
-        },
+        Some(pid) => Inspected::default().of_process(pid)?,
+        None => listed(from_diag(), is_loaded, of_all_processes)?,
     };
 
     let is_shown =
@@ -127,6 +124,21 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
             .iter()
             .map(|line| row(&line.local, &line.peer, &line.path())),
     )
+}
+
+/// Returns the answer of `sock_diag`, or what `processes` have if it knows no AF_SMC though a module is loaded.
+fn listed(
+    answer: io::Result<Vec<Line>>,
+    is_loaded: impl FnOnce() -> io::Result<bool>,
+    processes: impl FnOnce() -> io::Result<Vec<Line>>,
+) -> io::Result<Vec<Line>> {
+    match answer {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => match is_loaded()? {
+            true => processes(),
+            false => Err(not_loaded(error)),
+        },
+        answer => answer,
+    }
 }
 
 fn from_diag() -> io::Result<Vec<Line>> {
@@ -151,53 +163,79 @@ fn has_smc(protocols: &str) -> bool {
 }
 
 fn of_all_processes() -> io::Result<Vec<Line>> {
-    let listed = OnceCell::new();
+    out::error(
+        "smc: sock_diag knows no AF_SMC (no module smc_diag); listed are processes that you may inspect",
+    );
+    let own = namespace("self")?;
+    let mut inspected = Inspected::default();
     let mut lines = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok())
-        else {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
         // A process may have exited, or may belong to another user.
-        lines.extend(of_process(pid, &listed).unwrap_or_default());
+        if namespace(pid).is_ok_and(|namespace| namespace == own) {
+            lines.extend(inspected.of_process(pid).unwrap_or_default());
+        }
     }
     Ok(lines)
 }
 
-fn of_process(pid: i32, listed: &OnceCell<Vec<diag::Entry>>) -> io::Result<Vec<Line>> {
-    let process = Process::open(pid)?;
-    let mut lines = Vec::new();
+/// Returns what identifies the network namespace of a process.
+fn namespace(pid: impl Display) -> io::Result<(u64, u64)> {
+    let file = fs::metadata(format!("/proc/{pid}/ns/net"))?;
+    Ok((file.dev(), file.ino()))
+}
 
-    for entry in fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
-        let is_socket = fs::read_link(entry.path())
-            .is_ok_and(|target| target.to_string_lossy().starts_with("socket:"));
-        let Some(fd) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok())
-        else {
-            continue;
-        };
-        if !is_socket {
-            continue;
+/// What is known while processes are inspected.
+#[derive(Default)]
+struct Inspected {
+    /// The sockets of the namespace, if somebody had to ask for them.
+    listed: OnceCell<Vec<diag::Entry>>,
+    /// Inodes of the sockets that were seen: several processes may have the same, as after fork(2).
+    seen: HashSet<u64>,
+}
+
+impl Inspected {
+    /// Returns the sockets of a process that were not seen before.
+    fn of_process(&mut self, pid: i32) -> io::Result<Vec<Line>> {
+        let process = Process::open(pid)?;
+        let mut lines = Vec::new();
+
+        for entry in fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
+            let target = fs::read_link(entry.path()).unwrap_or_default();
+            let inode = target.to_str().and_then(inode_in);
+            let name = entry.file_name();
+            let fd = name.to_str().and_then(|name| name.parse().ok());
+            let (Some(inode), Some(fd)) = (inode, fd) else {
+                continue;
+            };
+            if self.seen.contains(&inode) {
+                continue;
+            }
+            let Ok(socket) = process.descriptor(fd).map(Socket::from) else {
+                continue;
+            };
+            self.seen.insert(inode);
+            if let Some(Kind::Smc(path)) = Kind::of(&socket, &self.listed)? {
+                lines.push(Line {
+                    local: show(socket.local_address()),
+                    peer: show(socket.peer_address()),
+                    state: state(&socket, &path),
+                    path,
+                    dmb: None,
+                });
+            }
         }
-        let Ok(socket) = process.descriptor(fd).map(Socket::from) else {
-            continue;
-        };
-        if let Some(Kind::Smc(path)) = Kind::of(&socket, listed)? {
-            lines.push(Line {
-                local: show(socket.local_address()),
-                peer: show(socket.peer_address()),
-                state: state(&socket, &path),
-                path,
-                dmb: None,
-            });
-        }
+        Ok(lines)
     }
-    Ok(lines)
+}
+
+/// Returns the inode of a socket from what the link of its descriptor says.
+fn inode_in(target: &str) -> Option<u64> {
+    let inode = target.strip_prefix("socket:[")?.strip_suffix(']')?;
+    inode.parse().ok()
 }
 
 /// Returns the state of a socket that is not connected.
@@ -224,6 +262,36 @@ mod tests {
         let others = "protocol  size sockets\nINET_SMC  1\nMPTCP 1\nTCP  2 3\n";
         assert!(!has_smc(others));
         assert!(has_smc(&format!("{others}SMC       1200      0\n")));
+    }
+
+    #[test]
+    fn processes_are_listed_only_where_sock_diag_knows_no_such_family() {
+        let listed = |code, is_loaded: bool| {
+            let answer = Err(io::Error::from_raw_os_error(code));
+            listed(answer, || Ok(is_loaded), || Ok(Vec::new()))
+                .map(|lines| lines.len())
+                .map_err(|error| (error.kind(), error.raw_os_error()))
+        };
+        assert_eq!(listed(libc::ENOENT, true), Ok(0));
+        assert_eq!(
+            listed(libc::ENOENT, false),
+            Err((io::ErrorKind::NotFound, None))
+        );
+        for code in [libc::EPERM, libc::ENOMEM, libc::EAGAIN, libc::EAFNOSUPPORT] {
+            assert_eq!(listed(code, true).unwrap_err().1, Some(code));
+        }
+    }
+
+    #[test]
+    fn a_socket_is_known_by_its_inode() {
+        assert_eq!(inode_in("socket:[71]"), Some(71));
+        for other in ["pipe:[71]", "socket:[]", "/tmp/socket:[71]", ""] {
+            assert_eq!(inode_in(other), None, "{other}");
+        }
+        assert_eq!(
+            namespace("self").unwrap(),
+            namespace(std::process::id()).unwrap()
+        );
     }
 
     #[test]
