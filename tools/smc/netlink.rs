@@ -22,6 +22,7 @@ use netlink_packet_core::NetlinkSerializable;
 use netlink_packet_core::NlaBuffer;
 use netlink_packet_core::NlasIterator;
 use netlink_packet_core::NLA_HEADER_SIZE;
+use netlink_packet_core::NLM_F_DUMP_INTR;
 use netlink_packet_core::NLM_F_REQUEST;
 use smc_user::Errno;
 use smc_user::Socket;
@@ -36,6 +37,14 @@ pub struct Netlink {
     socket: Socket,
     sequence: u32,
     buffer_len: usize,
+}
+
+/// What came of a request so far.
+#[derive(Default)]
+struct Answer {
+    replies: Vec<Reply>,
+    /// What is listed changed between two parts of the dump: some of it may be missing, or be there twice.
+    is_torn: bool,
 }
 
 /// A message of a family: its type and the payload.
@@ -99,10 +108,27 @@ impl Netlink {
 
     /// Sends a request with these flags (`NLM_F_*`) and returns the messages up to the end of the
     /// dump, the acknowledgement or an error. If the kernel does not answer, the receive times out.
+    ///
+    /// A dump during which the list changed is made again.
     pub fn ask(&mut self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<Vec<Reply>> {
-        self.send(kind, flags, payload)?;
-        let mut replies = Vec::new();
+        /// How often a dump is tried.
+        const TRIES: usize = 5;
         let is_dump = flags & NLM_F_DUMP == NLM_F_DUMP;
+        for _ in 0..TRIES {
+            self.send(kind, flags, payload)?;
+            let answer = self.answer(is_dump)?;
+            if !(is_dump && answer.is_torn) {
+                return Ok(answer.replies);
+            }
+        }
+        Err(io::Error::other(format!(
+            "a list of the kernel changed each of the {TRIES} times that it was read"
+        )))
+    }
+
+    /// Receives all of an answer.
+    fn answer(&mut self, is_dump: bool) -> io::Result<Answer> {
+        let mut answer = Answer::default();
         loop {
             let len = match is_dump {
                 // The kernel makes the parts of a dump as they are received, and one more for each look at them. None
@@ -111,8 +137,8 @@ impl Netlink {
                 // The answer to any other request may be one datagram, however long.
                 false => self.next_len()?.max(self.buffer_len),
             };
-            if self.receive(len, &mut replies)? {
-                return Ok(replies);
+            if self.receive(len, &mut answer)? {
+                return Ok(answer);
             }
         }
     }
@@ -122,11 +148,11 @@ impl Netlink {
         self.send(kind, NLM_F_DUMP, payload)
     }
 
-    /// Returns the next part of a dump; `None` at its end.
+    /// Returns the next part of a dump, also of one during which the list changed; `None` at its end.
     pub fn next_part(&mut self) -> io::Result<Option<Vec<Reply>>> {
-        let mut replies = Vec::new();
-        let is_end = self.receive(self.buffer_len, &mut replies)?;
-        Ok((!is_end || !replies.is_empty()).then_some(replies))
+        let mut answer = Answer::default();
+        let is_end = self.receive(self.buffer_len, &mut answer)?;
+        Ok((!is_end || !answer.replies.is_empty()).then_some(answer.replies))
     }
 
     fn send(&mut self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<()> {
@@ -151,7 +177,7 @@ impl Netlink {
     }
 
     /// Receives a datagram of up to `len` bytes; returns true if the answer is complete.
-    fn receive(&mut self, len: usize, replies: &mut Vec<Reply>) -> io::Result<bool> {
+    fn receive(&mut self, len: usize, answer: &mut Answer) -> io::Result<bool> {
         let mut buffer = vec![0; len];
         let len = self.socket.recv(&mut buffer, libc::MSG_TRUNC)?;
         let cut = || io::Error::new(io::ErrorKind::InvalidData, "an answer of the kernel is cut");
@@ -165,11 +191,12 @@ impl Netlink {
             if message.header.sequence_number != self.sequence {
                 continue;
             }
+            answer.is_torn |= message.header.flags & NLM_F_DUMP_INTR != 0;
             match message.payload {
                 // A failed dump ends with an error code, too.
                 NetlinkPayload::Done(done) => return end(done.code),
                 NetlinkPayload::Error(error) => return end(error.raw_code()),
-                NetlinkPayload::InnerMessage(reply) => replies.push(reply),
+                NetlinkPayload::InnerMessage(reply) => answer.replies.push(reply),
                 _ => {}
             }
         }
@@ -250,11 +277,18 @@ mod tests {
         assert_eq!(text(odd), "a\u{fffd}]0;b\u{fffd}\u{fffd}\u{fffd}\u{fffd}2J");
     }
 
-    /// Returns the bytes of an answer of so many messages, and the end of it.
+    /// Returns the bytes of an answer of so many messages to the first request, and the end of it.
     fn answer(messages: usize) -> Vec<u8> {
+        answer_to(0, 0, messages)
+    }
+
+    /// As [`answer`], to another request, with flags.
+    fn answer_to(sequence_number: u32, flags: u16, messages: usize) -> Vec<u8> {
         let message = |kind: u16, payload: Vec<u8>| {
             let reply = NetlinkPayload::InnerMessage(Reply { kind, payload });
-            let mut message = NetlinkMessage::new(NetlinkHeader::default(), reply);
+            let mut header = NetlinkHeader::default();
+            (header.sequence_number, header.flags) = (sequence_number, flags);
+            let mut message = NetlinkMessage::new(header, reply);
             message.finalize();
             let mut bytes = vec![0; message.buffer_len()];
             message.serialize(&mut bytes);
@@ -266,15 +300,37 @@ mod tests {
         bytes
     }
 
-    #[test]
-    fn an_answer_may_be_longer_than_the_buffer() {
+    /// Returns what answers, and who asks.
+    fn pair() -> (UnixDatagram, Netlink) {
         let (kernel, own) = UnixDatagram::pair().unwrap();
-        let mut netlink = Netlink {
+        let netlink = Netlink {
             socket: OwnedFd::from(own).into(),
-            // That of the request.
+            // The next one is 0.
             sequence: u32::MAX,
             buffer_len: 1 << 12,
         };
+        (kernel, netlink)
+    }
+
+    #[test]
+    fn a_dump_is_made_again_while_the_list_changes() {
+        let (kernel, mut netlink) = pair();
+        for (sequence, flags, messages) in [(0, NLM_F_DUMP_INTR, 3), (1, 0, 4)] {
+            let sent = answer_to(sequence, flags, messages);
+            kernel.send(&sent).unwrap();
+        }
+        assert_eq!(netlink.dump(1, &[]).unwrap().len(), 4);
+        for sequence in 2..7 {
+            let sent = answer_to(sequence, NLM_F_DUMP_INTR, 3);
+            kernel.send(&sent).unwrap();
+        }
+        let error = netlink.dump(1, &[]).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains("changed"), "{error}");
+    }
+
+    #[test]
+    fn an_answer_may_be_longer_than_the_buffer() {
+        let (kernel, mut netlink) = pair();
         let sent = answer(1100);
         assert!(sent.len() > 1 << 16);
         kernel.send(&sent).unwrap();
