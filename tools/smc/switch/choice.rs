@@ -26,17 +26,13 @@ pub(super) struct Cgroup {
 impl Cgroup {
     /// Finds the cgroup of a directory, or of a path below the root of the hierarchy.
     pub(super) fn find(path: &Path) -> io::Result<Self> {
-        let place = match path.is_dir() {
-            true => path.to_path_buf(),
-            false => below(&root()?, path),
-        };
+        let place = folder_of(path, root)?;
         Self::at(&place).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
     }
 
     fn at(folder: &Path) -> io::Result<Self> {
         let path = fs::canonicalize(folder)?;
-        // Every cgroup of version 2, and no other directory, has this file.
-        if !path.join("cgroup.controllers").exists() {
+        if !is_cgroup(&path) {
             return Err(io::Error::other("is no cgroup of version 2"));
         }
         let root = root()?;
@@ -72,6 +68,29 @@ impl Cgroup {
 pub(super) fn cgroup_in(lines: &str) -> Option<PathBuf> {
     let mut lines = lines.lines();
     lines.find_map(|line| line.strip_prefix("0::").map(PathBuf::from))
+}
+
+/// Every cgroup of version 2, and no other directory, has this file.
+fn is_cgroup(folder: &Path) -> bool {
+    folder.join("cgroup.controllers").exists()
+}
+
+/// Returns the directory that `path` names: itself or, as `show` prints it, from the root of the hierarchy. There may
+/// be both: `/` always is one, and `/docker` may be.
+fn folder_of(path: &Path, root: impl FnOnce() -> io::Result<PathBuf>) -> io::Result<PathBuf> {
+    if is_cgroup(path) {
+        return Ok(path.to_path_buf());
+    }
+    let root = root()?;
+    let place = below(&root, path);
+    match path.is_dir() && !place.exists() {
+        true => Err(io::Error::other(format!(
+            "{}: is no cgroup of version 2, and there is none of that path below {}",
+            path.display(),
+            root.display()
+        ))),
+        false => Ok(place),
+    }
 }
 
 /// Appends `path` to `root` even if it begins with a slash.
@@ -240,7 +259,34 @@ pub(super) fn text(key: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::env;
+
     use super::*;
+
+    #[test]
+    fn a_folder_that_is_no_cgroup_may_have_the_name_of_one() {
+        let name = format!("smc-choice-{}", std::process::id());
+        let top = env::temp_dir().join(name);
+        // A folder /TOP/docker that is none, and a cgroup ROOT/TOP/docker.
+        let (root, docker) = (top.join("root"), top.join("docker"));
+        let cgroup = below(&root, &docker);
+        for folder in [&docker, &cgroup] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        for folder in [&root, &cgroup] {
+            fs::write(folder.join("cgroup.controllers"), "").unwrap();
+        }
+        let folder_of = |path: &Path| folder_of(path, || Ok(root.clone()));
+        assert_eq!(folder_of(&docker).unwrap(), cgroup);
+        assert_eq!(folder_of(&cgroup).unwrap(), cgroup);
+        assert_eq!(folder_of(Path::new("/")).unwrap(), root);
+        let absent = Path::new("/none/of.these");
+        assert_eq!(folder_of(absent).unwrap(), below(&root, absent));
+        fs::remove_dir_all(&cgroup).unwrap();
+        let error = folder_of(&docker).unwrap_err().to_string();
+        assert!(error.contains("docker: is no cgroup"), "{error}");
+        fs::remove_dir_all(&top).unwrap();
+    }
 
     #[test]
     fn names_are_as_long_as_the_kernel_keeps_them() {
