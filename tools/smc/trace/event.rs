@@ -47,13 +47,18 @@ impl Event {
     }
 }
 
+/// The fields that are numbers. All digits of a pointer or a device's name may be decimal, too.
+const NUMBERS: [&str; 4] = ["net", "len", "state", "fallback_rsn"];
+
 /// Serializes the fields as an object; numbers as such.
 fn as_map<S: Serializer>(fields: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
-    let value = |text: &String| match text.parse::<i64>() {
-        Ok(number) => Value::from(number),
-        Err(_) => Value::from(text.as_str()),
+    let number = |name: &str, text: &str| match NUMBERS.contains(&name) {
+        true => text.parse::<i64>().ok(),
+        false => None,
     };
-    serializer.collect_map(fields.iter().map(|(name, text)| (name, value(text))))
+    let value =
+        |name: &str, text: &str| number(name, text).map_or_else(|| Value::from(text), Value::from);
+    serializer.collect_map(fields.iter().map(|(name, text)| (name, value(name, text))))
 }
 
 /// Parses fields `name=value`, whose values may contain blanks. Demangles Rust symbols.
@@ -124,6 +129,20 @@ mod tests {
             "12.345678 a-program b[171] smc_tx_sendmsg smc=00000000deadbeef net=1 len=5 dev=rxe_a";
         assert_eq!(event.to_string(), text);
         assert_eq!(Event::parse("CPU:1 [LOST 17 EVENTS]"), None);
+    }
+
+    #[test]
+    fn what_is_no_number_stays_text() {
+        let line = "x-1 [000] ..... 1.5: smc_tx_sendmsg: smc=0000000012345678 net=1 len=5 dev=7";
+        let json = serde_json::to_value(Event::parse(line).unwrap()).unwrap();
+        let fields = &json["fields"];
+        assert_eq!((&fields["net"], &fields["len"]), (&1.into(), &5.into()));
+        assert_eq!(fields["smc"], "0000000012345678");
+        assert_eq!(fields["dev"], "7");
+        let line = "x-1 [000] ..... 1.5: smcr_link_down: lnk=9000000012345678 lgr=(null) state=-1";
+        let json = serde_json::to_value(Event::parse(line).unwrap()).unwrap();
+        assert_eq!(json["fields"]["lnk"], "9000000012345678");
+        assert_eq!(json["fields"]["state"], -1);
     }
 
     #[test]
