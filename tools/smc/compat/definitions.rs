@@ -19,10 +19,15 @@ pub(crate) fn commands() -> Vec<Command> {
     vec![
         with_version(smcss::Arguments::command()),
         with_version(smc_pnet::Arguments::command()),
-        smcr(),
-        smcd(),
+        without_options_of_objects(smcr()),
+        without_options_of_objects(smcd()),
         smc_run(),
     ]
+}
+
+/// All options come before the object; behind it there is no `--help` either, but the word `help`.
+fn without_options_of_objects(tool: Command) -> Command {
+    tool.mut_subcommands(|object| object.disable_help_flag(true))
 }
 
 fn smcr() -> Command {
@@ -128,9 +133,40 @@ fn smc_run() -> Command {
     ])
 }
 
+/// Returns what a tool can be called with according to its definition: each of its options alone, with a value if it
+/// takes one.
+#[cfg(test)]
+pub(super) fn options_of(name: &str) -> Vec<Vec<String>> {
+    let mut tools = commands().into_iter();
+    let mut tool = tools.find(|tool| tool.get_name() == name).unwrap();
+    tool.build();
+    let mut calls = Vec::new();
+    for option in tool.get_arguments() {
+        let short = option.get_short().map(|letter| format!("-{letter}"));
+        let long = option.get_long().map(|word| format!("--{word}"));
+        for word in short.into_iter().chain(long) {
+            let value = option.get_action().takes_values();
+            let value = value.then(|| "64k".to_string());
+            calls.push(std::iter::once(word).chain(value).collect());
+        }
+    }
+    assert!(calls.len() > 4, "{calls:?}");
+    calls
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn objects_have_no_options() {
+        for mut tool in commands() {
+            tool.build();
+            let words = tool.get_subcommands().flat_map(Command::get_arguments);
+            let options: Vec<_> = words.filter(|word| !word.is_positional()).collect();
+            assert!(options.is_empty(), "{}: {options:?}", tool.get_name());
+        }
+    }
 
     #[test]
     fn the_definitions_hold_together() {

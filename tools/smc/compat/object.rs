@@ -334,6 +334,7 @@ fn seid(words: &[&str]) -> Result<(), Refused> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::definitions::options_of;
     use super::*;
 
     #[test]
@@ -388,6 +389,15 @@ mod tests {
         for words in [["ibdev", "mlx5_0"], ["netdev", "eth0"]] {
             assert!(filter("smcr", &words).is_ok(), "{words:?}");
             assert!(filter("smcd", &words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn each_option_of_the_manual_page_is_taken() {
+        for call in ["smcr", "smcd"].into_iter().flat_map(options_of) {
+            let asked = options(&call);
+            assert!(!matches!(asked, Asked::Unknown(_)), "{asked:?}");
+            assert_ne!(asked, Asked::Call(0, false, &[]), "{call:?}");
         }
     }
 

@@ -61,14 +61,14 @@ fn fail(text: &str) -> ExitCode {
 const USAGE: [&str; 6] = [
     "Usage: smc_run [ OPTIONS ] COMMAND",
     "  -d        say what happens to each socket",
-    "  -h        print this",
+    "  -h        print this; also --help",
     "  -r SIZE   receive buffer in bytes",
     "  -t SIZE   send buffer in bytes",
-    "  -v        print the version",
+    "  -v        print the version; also --version",
 ];
 
 /// Parses options as getopts of the shell does: letters may be combined, and the first argument
-/// that is no option begins the command.
+/// that is no option begins the command. The long words are those of the other tools.
 fn parse(arguments: &[OsString]) -> Result<Call, String> {
     let mut call = Call::default();
     let mut words = arguments.iter();
@@ -78,10 +78,15 @@ fn parse(arguments: &[OsString]) -> Result<Call, String> {
             call.command = std::iter::once(word).chain(words).map(Into::into).collect();
             break;
         };
-        if letters == "-" {
-            call.command = words.map(Into::into).collect();
-            break;
-        }
+        let letters = match letters {
+            "-" => {
+                call.command = words.map(Into::into).collect();
+                break;
+            }
+            "-help" => "h",
+            "-version" => "v",
+            letters => letters,
+        };
         let mut letters = letters.chars();
         while let Some(letter) = letters.next() {
             let place = match letter {
@@ -139,6 +144,7 @@ fn raise(name: &str, size: Option<&str>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::definitions::options_of;
     use super::*;
 
     fn parsed(line: &str) -> Result<Call, String> {
@@ -155,6 +161,15 @@ mod tests {
         let call = parsed("-dt100 -- -odd").unwrap();
         assert_eq!((call.debug, call.sndbuf.as_deref()), (true, Some("100")));
         assert_eq!(call.command, ["-odd"]);
+    }
+
+    #[test]
+    fn each_option_of_the_manual_page_is_taken() {
+        for mut words in options_of("smc_run") {
+            words.push("ls".to_string());
+            let call = parsed(&words.join(" ")).unwrap();
+            assert_ne!(call, parsed("ls").unwrap(), "{words:?}");
+        }
     }
 
     #[test]
@@ -192,5 +207,7 @@ mod tests {
             assert!(call.help && !call.version, "{line}");
         }
         assert!(parsed("-xv").is_err());
+        assert!(parsed("--help").unwrap().help && parsed("-d --version").unwrap().version);
+        assert!(parsed("--debug ls").is_err());
     }
 }
