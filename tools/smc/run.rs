@@ -6,6 +6,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
@@ -80,14 +81,15 @@ pub(crate) fn start(how: &Start<'_>) -> io::Error {
     let Some((program, rest)) = how.command.split_first() else {
         return io::ErrorKind::InvalidInput.into();
     };
+    let list = match preload_list(env::var_os("LD_PRELOAD"), &library()) {
+        Ok(list) => list,
+        Err(error) => return error,
+    };
     let mut command = Command::new(program);
 
     command
         .args(rest)
-        .env(
-            "LD_PRELOAD",
-            preload_list(env::var_os("LD_PRELOAD"), &library()),
-        )
+        .env("LD_PRELOAD", list)
         .env("SMC_DEBUG", if how.debug { "1" } else { "0" });
     if let Some(size) = how.rcvbuf {
         command.env("SMC_RCVBUF", size);
@@ -133,16 +135,28 @@ fn library() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from(LIBRARY))
 }
 
-/// Appends `library` to the value of LD_PRELOAD.
-fn preload_list(before: Option<OsString>, library: &Path) -> OsString {
-    match before {
+/// Appends `library` to the value of LD_PRELOAD; fails if the dynamic linker would take its path for several, as it
+/// divides the list at blanks and colons.
+fn preload_list(before: Option<OsString>, library: &Path) -> io::Result<OsString> {
+    let path = library.as_os_str().as_bytes();
+    if path
+        .iter()
+        .any(|byte| byte.is_ascii_whitespace() || *byte == b':')
+    {
+        let text = format!(
+            "{}: a library in a folder with a blank or a colon in its name cannot be preloaded",
+            library.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(match before {
         Some(mut list) if !list.is_empty() => {
             list.push(":");
             list.push(library);
             list
         }
         _ => library.into(),
-    }
+    })
 }
 
 /// Returns how many bytes a size is, which may be in KiB (`k`) or MiB (`m`).
@@ -180,10 +194,21 @@ mod tests {
 
     #[test]
     fn what_was_preloaded_before_stays_first() {
-        let library = Path::new("/lib/a.so");
-        assert_eq!(preload_list(None, library), "/lib/a.so");
-        assert_eq!(preload_list(Some("".into()), library), "/lib/a.so");
-        assert_eq!(preload_list(Some("b.so".into()), library), "b.so:/lib/a.so");
+        let list = |before: Option<&str>| {
+            preload_list(before.map(OsString::from), Path::new("/lib/a.so")).unwrap()
+        };
+        assert_eq!(list(None), "/lib/a.so");
+        assert_eq!(list(Some("")), "/lib/a.so");
+        assert_eq!(list(Some("b.so")), "b.so:/lib/a.so");
+    }
+
+    #[test]
+    fn a_library_that_would_be_taken_for_two_is_refused() {
+        for path in ["/my tools/a.so", "/opt/1:2/a.so", "/opt/x\ty/a.so"] {
+            let error = preload_list(Some("b.so".into()), Path::new(path)).unwrap_err();
+            assert!(error.to_string().starts_with(path), "{error}");
+            assert_eq!(not_started(&error), ExitCode::from(126));
+        }
     }
 
     #[test]
