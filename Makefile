@@ -138,8 +138,14 @@ install-tools: headers_install
 	@export PATH="$$PATH:/usr/sbin:/sbin"; \
 		[ -n '$(DESTDIR)' ] || [ "$$(id -u)" != 0 ] || ! command -v ldconfig >/dev/null || ldconfig
 
-# The configuration stays if it is not as it was installed.
+# The configuration stays if it is not as it was installed. On this machine, by root, what outlives the files ends
+# first: units that are enabled, and the BPF program of `smc switch`.
 uninstall-tools:
+	@[ -z '$(DESTDIR)' ] && [ "$$(id -u)" = 0 ] || exit 0; \
+	for unit in $(UNITS); do \
+		[ ! -e '$(UNITDIR)'/$$unit ] || ! command -v systemctl >/dev/null || systemctl disable --now $$unit || true; \
+	done; \
+	[ ! -x '$(PREFIX)/bin/smc' ] || '$(PREFIX)/bin/smc' switch off || true
 	$(RM) $(addprefix $(DESTDIR)$(PREFIX)/,$(addprefix bin/,smc $(NAMES)) \
 		lib/smc-rs/libsmc_preload.so lib/libsmc-preload.so include/linux/smc_rs.h \
 		$(addprefix share/man/man1/,smc.1 smc-*.1) \

@@ -24,6 +24,8 @@ mod packages;
 mod packing;
 mod run;
 mod self_test;
+#[cfg(test)]
+mod setup_tests;
 mod stage;
 mod suite;
 mod suites;

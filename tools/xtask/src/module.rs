@@ -269,7 +269,7 @@ mod kit_tests;
 mod symbol_tests;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
     use std::process::Command;
@@ -517,7 +517,7 @@ mod tests {
         bin
     }
 
-    pub(super) fn script(path: &Path, text: &str) {
+    pub(crate) fn script(path: &Path, text: &str) {
         use std::os::unix::fs::PermissionsExt;
 
         fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the Makefile and the scripts beside it do on a machine whose programs are fake.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::module::tests::script;
+
+/// A folder with programs.
+struct Machine(PathBuf);
+
+impl Machine {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("xtask-setup-{}-{name}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    fn program(&self, name: &str, text: &str) {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        script(&path, text);
+    }
+
+    /// A command in the tree whose programs are those of the folder, and of the machine where there is none.
+    fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(name);
+        let path = format!(
+            "{}:/usr/sbin:/usr/bin:/sbin:/bin",
+            self.0.join("bin").display()
+        );
+        command.current_dir(tree()).env("PATH", path);
+        command
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn tree() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Returns what a command says, both outputs, and whether it succeeds.
+fn said(command: &mut Command) -> (bool, String) {
+    let out = command.output().unwrap();
+    let text = [out.stdout, out.stderr].concat();
+    (out.status.success(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn what_outlives_the_tools_ends_before_they_go() {
+    let machine = Machine::new("uninstall");
+    let note = format!(
+        "echo \"${{0##*/}} $*\" >>{}/ran\nexit 1",
+        machine.0.display()
+    );
+    machine.program("bin/systemctl", &note);
+    let uninstall = |uid: u32, destdir: &str| {
+        machine.program("bin/id", &format!("echo {uid}"));
+        machine.program("usr/bin/smc", &note);
+        machine.program("units/smc-switch.service", "");
+        let _ = fs::remove_file(machine.0.join("ran"));
+        let folder = |name: &str, of: &str| format!("{name}={}/{of}", machine.0.display());
+        let (done, text) = said(machine.command("make").args([
+            "uninstall-tools".to_string(),
+            format!("DESTDIR={destdir}"),
+            folder("PREFIX", "usr"),
+            folder("UNITDIR", "units"),
+            folder("UDEVDIR", "rules"),
+            folder("SYSCONFDIR", "etc"),
+        ]));
+        assert!(done, "{text}");
+        let is_there = machine.0.join("usr/bin/smc").exists();
+        assert_eq!(is_there, !destdir.is_empty(), "{text}");
+        fs::read_to_string(machine.0.join("ran")).unwrap_or_default()
+    };
+    // Neither what fails nor units that were not installed matter.
+    let ends = "systemctl disable --now smc-switch.service\nsmc switch off\n";
+    assert_eq!(uninstall(0, ""), ends);
+    assert_eq!(uninstall(1000, ""), "");
+    let elsewhere = machine.0.join("destdir").display().to_string();
+    assert_eq!(uninstall(0, &elsewhere), "");
+}
