@@ -86,3 +86,61 @@ fn what_outlives_the_tools_ends_before_they_go() {
     let elsewhere = machine.0.join("destdir").display().to_string();
     assert_eq!(uninstall(0, &elsewhere), "");
 }
+
+#[test]
+fn a_cargo_that_is_too_old_is_not_used() {
+    let machine = Machine::new("cargo");
+    let cargo = |name: &str, version: &str| {
+        let says = format!(
+            "case $1 in --version) echo 'cargo {version} (none)';; *) echo {version} $*;; esac"
+        );
+        machine.program(name, &says);
+    };
+    let run = |home: &str| {
+        let mut command = machine.command("tools/xtask/run");
+        // Without the cargo of this machine.
+        command.env("PATH", machine.0.join("bin"));
+        said(command.env("HOME", machine.0.join(home)).arg("demo"))
+    };
+    fs::create_dir_all(machine.0.join("bin")).unwrap();
+    for name in ["sh", "cat", "sed", "dirname", "env"] {
+        std::os::unix::fs::symlink(
+            Path::new("/usr/bin").join(name),
+            machine.0.join("bin").join(name),
+        )
+        .unwrap();
+    }
+    for (name, text) in [
+        ("cc", ""),
+        ("id", "echo 0"),
+        ("apt-get", "echo apt-get $*"),
+        ("apt-cache", "echo '  Candidate: 1.63.0'"),
+    ] {
+        machine.program(&format!("bin/{name}"), text);
+    }
+    cargo("home/.cargo/bin/cargo", "1.90.0");
+    for (version, used) in [
+        ("1.63.0", "1.90.0"),
+        ("1.85.1", "1.85.1"),
+        ("2.0.0", "2.0.0"),
+    ] {
+        cargo("bin/cargo", version);
+        assert_eq!(run("home"), (true, format!("{used} xtask demo\n")));
+    }
+    cargo("bin/cargo", "1.63.0");
+    let (done, text) = run("nobody");
+    assert!(!done && text.contains("apt offers no cargo 1.85"), "{text}");
+    // The one that apt installs may come behind the old one.
+    machine.program("bin/apt-cache", "echo '  Candidate: 1.85.0'");
+    let (done, text) = run("nobody");
+    assert!(
+        !done && text.contains("bin/cargo is older than 1.85"),
+        "{text}"
+    );
+    let fresh = machine.0.join("fresh").display().to_string();
+    cargo("fresh", "1.85.0");
+    let install = format!("case $* in *install*) cat {fresh} >${{0%/*}}/cargo;; esac");
+    machine.program("bin/apt-get", &install);
+    let (done, text) = run("nobody");
+    assert!(done && text.starts_with("1.85.0 xtask demo\n"), "{text}");
+}
