@@ -101,11 +101,13 @@ TOOLS := out/tools
 NAMES := smcss smcr smcd smc_pnet smc_run
 UNITS := smc-switch.service smc-policy.service smc-exporter.service
 CONFIGURATION := switch.conf policy.conf
-BUILT := $(or $(CARGO_TARGET_DIR),target)/release
+# cargo is told, since a user's configuration of it may name another folder.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+BUILT := $(TARGET)/release
 
 # Not quiet, so that it is seen what a machine without clang leaves out.
 tools:
-	cargo build --release --package smc-tools --package smc-preload
+	cargo build --release --target-dir '$(TARGET)' --package smc-tools --package smc-preload
 	@$(RM) -r $(TOOLS) && mkdir -p $(TOOLS)/man
 	$(BUILT)/smc man --dir $(TOOLS)/man
 	@for shell in bash fish zsh; do $(BUILT)/smc completions $$shell >$(TOOLS)/smc.$$shell || exit; done

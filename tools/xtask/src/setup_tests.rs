@@ -144,3 +144,22 @@ fn a_cargo_that_is_too_old_is_not_used() {
     let (done, text) = run("nobody");
     assert!(done && text.starts_with("1.85.0 xtask demo\n"), "{text}");
 }
+
+#[test]
+fn the_tools_are_where_cargo_is_told_to_build_them() {
+    let machine = Machine::new("target");
+    for (of_user, folder) in [(None, "target"), (Some("/elsewhere"), "/elsewhere")] {
+        let mut make = machine.command("make");
+        make.env_remove("CARGO_TARGET_DIR").args(["-n", "tools"]);
+        make.envs(of_user.map(|folder| ("CARGO_TARGET_DIR", folder)));
+        let (done, text) = said(&mut make);
+        let (told, used) = (
+            format!("--target-dir '{folder}' "),
+            format!("\n{folder}/release/smc man "),
+        );
+        assert!(
+            done && text.contains(&told) && text.contains(&used),
+            "{text}"
+        );
+    }
+}
