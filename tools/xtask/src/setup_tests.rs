@@ -163,3 +163,64 @@ fn the_tools_are_where_cargo_is_told_to_build_them() {
         );
     }
 }
+
+/// Returns a value that dkms.conf sets, by the beginning of its line.
+fn dkms_value(conf: &str, beginning: &str) -> String {
+    let mut lines = conf.lines();
+    let value = lines.find_map(|line| line.strip_prefix(beginning));
+    value.unwrap().trim_matches('"').to_string()
+}
+
+#[test]
+fn dkms_leaves_out_kernels_of_later_series() {
+    let machine = Machine::new("dkms");
+    let conf = fs::read_to_string(tree().join("dkms.conf")).unwrap();
+    let any = machine.0.join("any-kernel");
+    let here = conf.replace("/etc/smc/any-kernel", any.to_str().unwrap());
+    fs::write(machine.0.join("dkms.conf"), here).unwrap();
+    fs::write(machine.0.join(".config"), "").unwrap();
+    for name in ["check-kdir", "rust-kit"] {
+        machine.program(&format!("tools/kernel/{name}"), "");
+    }
+    // As DKMS reads it.
+    let read = |kernel: &str| {
+        let script = ". ./dkms.conf && echo \"only <${BUILD_EXCLUSIVE_KERNEL:-}>\"";
+        let mut bash = machine.command("bash");
+        bash.current_dir(&machine.0).args(["-c", script]);
+        bash.env("kernelver", kernel)
+            .env("kernel_source_dir", &machine.0);
+        said(&mut bash)
+    };
+    let fine = (true, "only <>\n".to_string());
+    for kernel in [
+        "7.2.30+deb13-amd64",
+        "7.3.4+deb13-amd64",
+        "7.3.0",
+        "7.3-rc2",
+        "",
+    ] {
+        assert_eq!(read(kernel), fine, "{kernel}");
+    }
+    for kernel in ["7.4.0-amd64", "7.4-rc1", "7.10.1-arch1-1", "8.0.0"] {
+        let (_, text) = read(kernel);
+        let told = format!("not built for {kernel}.");
+        assert!(
+            text.contains("only <^none$>") && text.contains(&told),
+            "{text}"
+        );
+    }
+    fs::write(any, "").unwrap();
+    assert_eq!(read("7.4.0-amd64"), fine);
+}
+
+#[test]
+fn the_series_are_the_same_wherever_they_are_stated() {
+    let conf = fs::read_to_string(tree().join("dkms.conf")).unwrap();
+    let oldest = dkms_value(&conf, "BUILD_EXCLUSIVE_KERNEL_MIN=");
+    let newest = dkms_value(&conf, "newest=");
+    let readme = fs::read_to_string(tree().join("README.md")).unwrap();
+    let stated = format!("It runs on Linux {oldest} and {newest} with");
+    assert!(readme.contains(&stated), "{stated}");
+    let tested = crate::kernel::KernelOptions::default().series;
+    assert_eq!(tested, newest);
+}
