@@ -63,8 +63,10 @@ pub(super) struct End {
 pub(super) struct Times {
     /// Bytes in each direction.
     pub(super) bytes: u64,
-    /// Time for the bytes there, and back, microseconds.
+    /// From when the server was ready until the first byte of its data came, microseconds: it sends none before it
+    /// has the last of the client's.
     pub(super) there_us: u64,
+    /// From then until the last byte came, microseconds.
     pub(super) back_us: u64,
     /// The median of the round trips of a byte, microseconds.
     pub(super) round_trip_us: u64,
@@ -159,7 +161,6 @@ pub(super) fn lead(
     bytes: u64,
     end: impl FnOnce() -> End,
 ) -> Result<(Times, Option<u64>, End), Failure> {
-    let begin = Instant::now();
     // A peer that is not this program may close at once.
     let stranger = |_| Failure::Stranger;
     stream
@@ -171,9 +172,15 @@ pub(super) fn lead(
         Err(error) if is_timeout(&error) => return Err(Failure::Silent),
         _ => return Err(Failure::Stranger),
     }
+    // Not before: the server looks around before it answers.
+    let begin = Instant::now();
     send_bytes(stream, FROM_CLIENT, bytes)?;
+    // They are in the buffers of both ends now.
+    let mut first = vec![0; usize::from(bytes > 0)];
+    stream.read_exact(&mut first)?;
     let there = begin.elapsed();
-    let wrong_at = compare_bytes(stream, FROM_SERVER, bytes)?;
+    let mut data = first.as_slice().chain(&mut *stream);
+    let wrong_at = compare_bytes(&mut data, FROM_SERVER, bytes)?;
     let back = begin.elapsed() - there;
     let mut rounds = Vec::with_capacity(ROUNDS);
     let mut byte = [0; 1];
@@ -281,6 +288,41 @@ mod tests {
         assert_eq!((peer.host.as_str(), peer.wrong_at), ("b[2J", None));
         let (wrong_at, peer) = serving.join().unwrap();
         assert_eq!((wrong_at, peer.host.as_str()), (None, "a"));
+    }
+
+    #[test]
+    fn time_goes_from_when_the_server_is_ready_until_it_has_the_data() {
+        const LOOK: Duration = Duration::from_millis(1000);
+        const READ: Duration = Duration::from_millis(200);
+        // A server that looks around, and is slow to read what lies in the buffers by then.
+        struct Slow(UnixStream, bool);
+        impl Read for Slow {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                if std::mem::take(&mut self.1) {
+                    thread::sleep(READ);
+                }
+                self.0.read(buffer)
+            }
+        }
+        impl Write for Slow {
+            fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+                if data == ANSWER {
+                    thread::sleep(LOOK);
+                    self.1 = true;
+                }
+                self.0.write(data)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                self.0.flush()
+            }
+        }
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let mut server = Slow(server, false);
+        let serving = thread::spawn(move || follow(&mut server, || end("b")).map(drop).unwrap());
+        let (times, ..) = lead(&mut client, 1000, || end("a")).unwrap();
+        serving.join().unwrap();
+        let there = Duration::from_micros(times.there_us);
+        assert!((READ..LOOK).contains(&there), "{there:?}");
     }
 
     #[test]
