@@ -229,6 +229,9 @@ check "without it the program has TCP" exchange raw '' plainly
 require "the module loads again" load_smc
 check "and has SMC again" by_rdma "$BYTES" exchange raw '' plainly
 check "the program is taken off" smc switch del --program raw
+check "the root of all cgroups is chosen" smc switch add --cgroup "$CGROUPS"
+check "and is shown" shown "The switch is on." "cgroup /"
+check "and taken off by the name that is shown" smc switch del --cgroup /
 check "then the switch is off" shown "The switch is off."
 check "nothing is switched any more" by_tcp "$BYTES" exchange raw '' plainly
 

@@ -40,6 +40,20 @@ suite "IPPROTO_SMC" smctest --family ipproto --expect smc semantics --only "secu
 check "a program that may not have AF_SMC gets SMC by smc run" smctest refusing --number 43 \
 	"$BIN/smc" run "$BIN/smctest" "${ENDS[@]}" --family tcp --expect smc path
 
+# Nor AF_INET6, which is 10, as on a machine without IPv6: neither TCP nor SMC has it then, and SMC over IPv4 is there
+# all the same.
+V4_AFTER_V6='import errno, socket
+try:
+    socket.socket(socket.AF_INET6)
+except OSError as e:
+    assert e.errno == errno.EAFNOSUPPORT, e
+else:
+    raise SystemExit("IPv6 is not refused")
+s = socket.socket(socket.AF_INET)
+assert s.getsockopt(socket.SOL_SOCKET, 38) == 256, "TCP"'
+check "a socket of IPv6 that is refused does not turn off SMC over IPv4" smctest refusing --number 10 \
+	"$BIN/smctest" refusing --number 43 "$BIN/smc" run python3 -c "$V4_AFTER_V6"
+
 require "VRFs" up_vrf a 100
 require "VRFs, the other end" up_vrf b 100
 check "sockets made by ip vrf exec are in the VRF" vrf_path
