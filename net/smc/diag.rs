@@ -20,7 +20,10 @@ use kernel_ext::{
 };
 use smc_proto::{
     cause::Cause,
-    conn::ConnInfo,
+    conn::{
+        ConnInfo,
+        ConnState, //
+    },
     cursor::Cursor, //
 };
 
@@ -84,6 +87,7 @@ fn put(list: &mut SockList<'_>, sock: &Sock) -> Result<bool> {
     };
     let state = match &conn {
         Some(conn) => conn.state().number(),
+        None if sock::awaits_tcp(sock) => ConnState::Init.number(),
         None => sock.sk.state(),
     };
     // CAST: One of three modes.

@@ -47,6 +47,7 @@ use smc_proto::{
             MAX_ROWS, //
         },
         token,
+        LgrType,
         LinkIdx,
         TerminateReason, //
     },
@@ -58,7 +59,6 @@ use smc_proto::{
 };
 
 use crate::{
-    clock::now,
     link::Link,
     rmb::{
         Announcing,
@@ -132,6 +132,8 @@ pub(crate) struct LinkGroup {
     #[pin]
     pub(crate) rkey_turns: RkeyTurns,
     scheduler: &'static dyn LgrScheduler,
+    /// The type that was logged last, as its number.
+    logged_type: Atomic<u32>,
     /// When the timer of the group is due, in ns.
     due: Atomic<u64>,
     #[pin]
@@ -185,6 +187,7 @@ impl LinkGroup {
                 llc_waiters <- new_condvar!("smc::LinkGroup::llc_waiters"),
                 rkey_turns <- RkeyTurns::new(),
                 scheduler,
+                logged_type: Atomic::new(LgrType::None.code().into()),
                 due: Atomic::new(life::NEVER),
                 work <- new_work!("smc::LinkGroup::work"),
                 link_work <- new_work!("smc::LinkGroup::link_work"),
@@ -216,7 +219,7 @@ impl LinkGroup {
         drop(inner);
         // The last reference may be dropped with the node: not under the lock.
         drop(node);
-        self.free_unused_rmbs_at(now().saturating_add(self.keeps_unused()));
+        self.note_rmbe_released();
         self.arm_idle_timer();
     }
 

@@ -160,4 +160,5 @@ fn clear_link(group: &LinkGroup, idx: LinkIdx) {
         Ok(())
     });
     group.take_link(idx);
+    group.log_type();
 }

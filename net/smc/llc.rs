@@ -164,6 +164,7 @@ impl LinkGroup {
                 if let Some(link) = self.link(*idx) {
                     link.activate(*peer_uid);
                 }
+                self.log_type();
             }
             Action::LinkDead { idx } => after.broken = Some((*idx, LinkError::TestLinkTimeout)),
             Action::TerminateGroup(reason) => {
@@ -216,6 +217,7 @@ impl LinkGroup {
                 .core
                 .on_lost_link(idx, has_active, |new| self.is_link_up(new))
         });
+        self.log_type();
         match what {
             LostLink::Deleted => self.schedule_link_work(),
             LostLink::Kept => {}

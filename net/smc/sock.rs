@@ -81,6 +81,7 @@ use crate::{
 };
 use accept_order::Arriving;
 use crossed_decline::CrossedDecline;
+pub(crate) use fallback::awaits_tcp;
 pub(crate) use list::list;
 use listen::Listener;
 use shared::Shared;
@@ -178,6 +179,8 @@ pub(crate) struct Sock {
     defer_accept_s: Atomic<u32>,
     /// The pending error is TCP's as well, whose connection goes on: see [`fallback::settle_err`].
     is_err_shared: Atomic<bool>,
+    /// The code of the reason of a fallback before there was a connection, until there is one; 0 for none.
+    uncounted: Atomic<u32>,
     /// Something else in the kernel has the events of the TCP socket, such as a BPF program's socket map.
     is_unhooked: Atomic<bool>,
     /// One call at a time changes what the socket is.
@@ -229,6 +232,7 @@ impl Sock {
                 handshakes: Atomic::new(0),
                 defer_accept_s: Atomic::new(0),
                 is_err_shared: Atomic::new(false),
+                uncounted: Atomic::new(0),
                 is_unhooked: Atomic::new(false),
                 setup <- new_mutex!((), "smc::Sock::setup"),
                 hook <- new_mutex!(None, "smc::Sock::hook"),
@@ -323,10 +327,11 @@ impl Sock {
         self.first.as_ref().filter(|_| is_it)
     }
 
-    /// Why the connection goes over TCP, if it does.
+    /// Why the connection goes over TCP, or those of a listener do, if so it is.
     pub(crate) fn why(&self) -> Option<FallbackInfo> {
         match &*self.state.lock() {
             SockState::Fallback(info) => Some(*info),
+            SockState::Listening(listener) => listener.fallback,
             _ => None,
         }
     }
@@ -516,18 +521,7 @@ impl TcpEvents for Sock {
     fn on_state_change(this: ArcBorrow<'_, Self>, take: &dyn Fn() -> Result) {
         match this.phase() {
             Phase::Connecting if !this.tcp.state().is_connecting() => Self::schedule_work(this),
-            Phase::Fallback => {
-                // An error that ends a connection is reported later.
-                fallback::show_err(&this, take);
-                // A new connection has sizes of its own.
-                fallback::show_options(&this);
-                if !this.tcp.has_shared_waiters() {
-                    match this.tcp.state().may_receive() {
-                        true => this.sk.wake_connected(),
-                        false => this.sk.wake_end(),
-                    }
-                }
-            }
+            Phase::Fallback => fallback::on_state_change(&this, take),
             _ => {}
         }
     }

@@ -115,6 +115,12 @@ impl Buffers {
         })
     }
 
+    /// Counts a read that found more data than requested, or a full ring.
+    pub(crate) fn count_read(&self, is_small: bool, is_full: bool) {
+        self.small.add(is_small.into());
+        self.full.add(is_full.into());
+    }
+
     /// Counts a buffer of `got` bytes for a connection that requested `want`, new (`is_new`) or reused.
     pub(crate) fn count(&self, want: u32, got: u32, is_new: bool) {
         if let Some(counter) = self.sizes.get(bucket(got as usize)) {

@@ -13,3 +13,10 @@ pub fn peer() -> bool {
     // SAFETY: No precondition.
     unsafe { bindings::ratelimit_peer() }
 }
+
+/// The same for a message about the links of a group, which tell whether it is redundant.
+/// Context: any.
+pub fn links() -> bool {
+    // SAFETY: No precondition.
+    unsafe { bindings::ratelimit_links() }
+}

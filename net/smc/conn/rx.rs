@@ -64,16 +64,6 @@ impl Readable {
     }
 }
 
-/// Counts reads that found more data than requested, or a full ring.
-fn count_rmb(sk: &Sk, is_small: bool, is_full: bool) {
-    if is_small || is_full {
-        let namespace = namespace::of(sk);
-        let stats = &namespace.stats.smcr.rmbs;
-        stats.small.add(is_small.into());
-        stats.full.add(is_full.into());
-    }
-}
-
 impl StreamRx for Arc<Conn> {
     fn recv_some(
         &self,
@@ -92,8 +82,10 @@ impl StreamRx for Arc<Conn> {
         }
         match readable.state {
             Recv::Ready(len) if len as usize > skip => {
-                if done == 0 {
-                    count_rmb(sk, want < len, readable.is_full);
+                let (is_small, is_full) = (want < len, readable.is_full);
+                if done == 0 && (is_small || is_full) {
+                    let stats = &namespace::of(sk).stats;
+                    stats.smcr.rmbs.count_read(is_small, is_full);
                 }
             }
             Recv::Ready(_) | Recv::Wait => return Ok(ReadStep::Wait),
@@ -205,11 +197,17 @@ impl Conn {
     /// Removes `copied` bytes from the ring, those from `at` on, which may open the window of the peer.
     fn consume(self: &Arc<Self>, at: u64, copied: usize) -> ReadStep {
         // CAST: not more than the chunks hold.
-        let (fx, read) = self.with(|inner| {
+        let (fx, read, is_released) = self.with(|inner| {
             let fx = inner.stream.consume(at, copied as u32);
-            (fx, inner.forget_read())
+            let had_replaced = inner.others.replaced().is_some();
+            let read = inner.forget_read();
+            let has_replaced = inner.others.replaced().is_some();
+            (fx, read, had_replaced && !has_replaced)
         });
         drop(read);
+        if is_released {
+            self.group.note_rmbe_released();
+        }
         if fx.transmit {
             self.transmit();
         }

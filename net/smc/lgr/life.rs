@@ -228,6 +228,12 @@ impl LinkGroup {
         }
     }
 
+    /// An RMBE was given back, or will be once it was read: its RMB may be unused then.
+    /// Context: does not sleep.
+    pub(crate) fn note_rmbe_released(&self) {
+        self.free_unused_rmbs_at(now().saturating_add(self.keeps_unused()));
+    }
+
     /// Arms the timer for freeing unused RMBs for `at`, unless it is armed for an earlier time.
     pub(crate) fn free_unused_rmbs_at(&self, at: Instant) {
         let mut inner = self.inner.lock();

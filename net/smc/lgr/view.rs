@@ -2,6 +2,11 @@
 
 //! State of a link group for diagnosis.
 
+use kernel::sync::atomic::Full;
+use kernel_ext::{
+    prelude::*,
+    ratelimit, //
+};
 use smc_proto::{
     id::{
         LinkNum,
@@ -11,6 +16,7 @@ use smc_proto::{
         LgrType,
         LinkMap, //
     },
+    pnet::PnetId,
     wire::clc::{
         Hostname,
         OsType, //
@@ -54,6 +60,33 @@ impl LinkGroup {
     /// Context: does not sleep.
     pub(crate) fn kind(&self) -> LgrType {
         LgrType::of(&self.ports())
+    }
+
+    /// Logs how redundant the links are, if that has changed (C function `smcr_lgr_set_type`, with whose lines
+    /// administrators watch for lost redundancy).
+    /// Context: does not sleep.
+    pub(crate) fn log_type(&self) {
+        let kind = self.kind();
+        let code = kind.code().into();
+        if self.logged_type.xchg(code, Full) == code || !ratelimit::links() {
+            return;
+        }
+        let text = match kind {
+            LgrType::None => "NONE",
+            LgrType::Single => "SINGLE",
+            LgrType::Symmetric => "SYMMETRIC",
+            LgrType::AsymmetricPeer => "ASYMMETRIC_PEER",
+            LgrType::AsymmetricLocal => "ASYMMETRIC_LOCAL",
+        };
+        let links = self.links();
+        let pnetid = links.iter().flatten().find_map(|link| link.port().pnetid);
+        let pnetid = pnetid.as_ref().map_or(&[][..], PnetId::as_bytes);
+        pr_warn!(
+            "SMC-R lg {:08x} net {} state changed: {text}, pnetid {}\n",
+            self.id,
+            self.params.net_cookie,
+            core::str::from_utf8(pnetid).unwrap_or("?")
+        );
     }
 
     /// Returns the number of connections on each link, by index.

@@ -53,7 +53,11 @@ pub(super) fn dump(dump: &mut Dump<'_>) -> Result {
                     let hostname = local.as_ref().map(|local| local.hostname.0);
                     let hostname = hostname.as_ref().map_or(&[][..], |name| trim_nul(name));
                     attrs.string(SMC_NLA_LGR_V2_PEER_HOST, hostname)?;
-                    attrs.string(SMC_NLA_LGR_V2_NEG_EID, &[])
+                    // Both ends have the same list, of which they agree on the first.
+                    let eid =
+                        local.and_then(|local| local.ueids.lock().as_slice().first().copied());
+                    let eid = eid.as_ref().map_or(&[][..], |eid| trim_nul(&eid.0));
+                    attrs.string(SMC_NLA_LGR_V2_NEG_EID, eid)
                 })
             })
         })

@@ -73,8 +73,8 @@ pub(super) struct ShmRing {
     /// may have it. Until then it is the writer's, as what TCP has not delivered when its socket is closed.
     #[pin]
     charges: SpinLock<[Option<Charge>; 2]>,
-    /// Accounts it as used.
-    _in_use: InUse,
+    /// Accounts it as used, by the reader if there was one when it was made.
+    _in_use: Option<InUse>,
     _sum: RingBytes,
 }
 
@@ -87,7 +87,7 @@ impl ShmRing {
         block: Arc<Block>,
         start: u64,
         charges: [Option<Charge>; 2],
-        in_use: InUse,
+        in_use: Option<InUse>,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {

@@ -7,13 +7,17 @@ use smc_proto::{
     conn::{
         ConnInfo,
         EpollMask,
-        IoctlQueues, //
+        IoctlQueues,
+        ProducerFlags, //
     },
     cursor::Ring,
     smcd::view::Queues, //
 };
 
-use super::pair::SmcdConn;
+use super::{
+    pair::SmcdConn,
+    pipe::Pipe, //
+};
 
 impl SmcdConn {
     /// Returns what poll(2) reports except errors: EPOLL bits. If there is no space to write, the socket is woken once
@@ -69,6 +73,14 @@ impl SmcdConn {
         let class = |limit| SizeClass::for_bytes(limit);
         let (tx_class, rx_class) = (class(self.tx_limit()), class(self.rx_limit()));
         let (tx_ring, rx_ring) = (Ring::new(tx_class), Ring::new(rx_class));
+        let producer = |pipe: &Pipe| {
+            let mark = pipe.mark();
+            let has_urgent = mark.is_some_and(|mark| mark.byte().is_some());
+            ProducerFlags::default()
+                .with(ProducerFlags::WRITE_BLOCKED, pipe.is_full())
+                .with(ProducerFlags::URGENT_PRESENT, has_urgent)
+        };
+        let (peer, own) = self.ends().state_flags();
         ConnInfo {
             rmbe: rx_class.bytes(),
             peer_rmbe: tx_class.bytes(),
@@ -80,7 +92,8 @@ impl SmcdConn {
             tx_prep: tx_ring.cursor(tx.produced()),
             tx_sent: tx_ring.cursor(tx.produced()),
             tx_fin: tx_ring.cursor(tx.produced()),
-            ..ConnInfo::default()
+            rx_flags: (producer(rx), peer),
+            tx_flags: (producer(tx), own),
         }
     }
 

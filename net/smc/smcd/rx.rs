@@ -19,11 +19,14 @@ use smc_proto::{
 };
 
 use super::pair::SmcdConn;
-use crate::blocking::{
-    self,
-    ReadStep,
-    RecvOptions,
-    StreamRx, //
+use crate::{
+    blocking::{
+        self,
+        ReadStep,
+        RecvOptions,
+        StreamRx, //
+    },
+    namespace, //
 };
 
 impl StreamRx for SmcdConn {
@@ -74,6 +77,11 @@ impl StreamRx for SmcdConn {
                 other.as_deref().ok_or(ECONNABORTED)?
             }
         };
+        let (is_small, is_full) = ((msg.len() as u64) < reach.len, pipe.is_full());
+        if done == 0 && (is_small || is_full) {
+            let stats = &namespace::of(sk).stats;
+            stats.smcd.rmbs.count_read(is_small, is_full);
+        }
         let here = reach.len.min(ring.end().saturating_sub(at));
         let step = match here > ring::STEP.into() {
             true => pipe.fill(self.rx_limit()).read_step(),

@@ -44,8 +44,8 @@ use super::{
     pair::SmcdConn,
     pipe::{
         Pipe,
-        RingWriter, //
-        ShmRing,
+        RingWriter,
+        ShmRing, //
     }, //
 };
 use crate::{
@@ -54,81 +54,12 @@ use crate::{
         SendOptions,
         StreamTx, //
     },
+    namespace,
     stats::Buffers, //
 };
 
-/// The sending side, with the counters of its namespace.
-struct Tx<'a> {
-    conn: &'a SmcdConn,
-    stats: &'a Buffers,
-}
-
-impl StreamTx for Tx<'_> {
+impl StreamTx for SmcdConn {
     fn send_some(&self, sk: &Sk, msg: &mut Msg<'_>, how: &SendOptions) -> Result<usize> {
-        self.conn.send_some(sk, msg, how, self.stats)
-    }
-
-    fn can_send(&self) -> Result<(), SendError> {
-        self.conn.ends().can_send()
-    }
-
-    fn is_writer_due(&self) -> bool {
-        self.conn.is_writer_due()
-    }
-}
-
-impl SmcdConn {
-    /// sendmsg(2); see [`blocking::send`].
-    /// Context: may sleep.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`blocking::send`].
-    pub(crate) fn send(
-        &self,
-        sk: &Sk,
-        msg: &mut Msg<'_>,
-        how: &SendOptions,
-        stats: &Buffers,
-    ) -> Result<usize> {
-        let tx = Tx { conn: self, stats };
-        blocking::send(&tx, sk, msg, how, || stats.full.add(1))
-    }
-
-    /// Returns whether a writer can continue; if not, it is woken once it can.
-    pub(super) fn is_writer_due(&self) -> bool {
-        let is_due = || self.ends().can_send().is_err() || self.has_space();
-        if is_due() {
-            return true;
-        }
-        self.want_space();
-        is_due()
-    }
-
-    /// Notes that a writer or poller waits for space. The caller looks for space again after this.
-    pub(super) fn want_space(&self) {
-        self.tx().want_space();
-        self.end_gathering();
-        let peer = self.peer();
-        if peer.lowat() > 1 {
-            // As many bytes as it waits for do not fit.
-            peer.with_sk(Sk::wake_readable);
-        }
-    }
-
-    /// Whether there is space enough for a writer to go on.
-    pub(super) fn has_space(&self) -> bool {
-        !self.own().is_short.read_once() && self.tx().has_space(self.tx_limit())
-    }
-
-    /// Copies what fits now; returns 0 if nothing does.
-    fn send_some(
-        &self,
-        sk: &Sk,
-        msg: &mut Msg<'_>,
-        how: &SendOptions,
-        stats: &Buffers,
-    ) -> Result<usize> {
         let pipe = self.tx();
         let mut writer = pipe.writer.lock();
         let ends = self.ends();
@@ -153,7 +84,7 @@ impl SmcdConn {
             self.after_release(pipe.release_held(&mut writer));
             return Ok(0);
         }
-        self.provide_ring(sk, &mut writer, fill, msg.len(), stats);
+        self.provide_ring(sk, &mut writer, fill, msg.len());
         let Some(ring) = &writer.ring else {
             return Ok(0);
         };
@@ -194,6 +125,53 @@ impl SmcdConn {
         }
         self.look_for_close(end);
         Ok(copied)
+    }
+
+    fn can_send(&self) -> Result<(), SendError> {
+        self.ends().can_send()
+    }
+
+    fn is_writer_due(&self) -> bool {
+        let is_due = || self.ends().can_send().is_err() || self.has_space();
+        if is_due() {
+            return true;
+        }
+        self.want_space();
+        is_due()
+    }
+}
+
+impl SmcdConn {
+    /// sendmsg(2); see [`blocking::send`].
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`blocking::send`].
+    pub(crate) fn send(
+        &self,
+        sk: &Sk,
+        msg: &mut Msg<'_>,
+        how: &SendOptions,
+        stats: &Buffers,
+    ) -> Result<usize> {
+        blocking::send(self, sk, msg, how, || stats.full.add(1))
+    }
+
+    /// Notes that a writer or poller waits for space. The caller looks for space again after this.
+    pub(super) fn want_space(&self) {
+        self.tx().want_space();
+        self.end_gathering();
+        let peer = self.peer();
+        if peer.lowat() > 1 {
+            // As many bytes as it waits for do not fit.
+            peer.with_sk(Sk::wake_readable);
+        }
+    }
+
+    /// Whether there is space enough for a writer to go on.
+    pub(super) fn has_space(&self) -> bool {
+        !self.own().is_short.read_once() && self.tx().has_space(self.tx_limit())
     }
 
     /// What is under way, for a writer of `len` bytes: the limit is raised for it unless the peer has set SO_RCVBUF.
@@ -263,19 +241,12 @@ impl SmcdConn {
 
     /// Makes a ring to write `len` bytes to if there is none, or a larger one is needed. Without memory for any there
     /// is none after this.
-    fn provide_ring(
-        &self,
-        sk: &Sk,
-        writer: &mut RingWriter,
-        fill: Fill,
-        len: usize,
-        stats: &Buffers,
-    ) {
+    fn provide_ring(&self, sk: &Sk, writer: &mut RingWriter, fill: Fill, len: usize) {
         let class = writer.ring.as_ref().map(|ring| ring.class);
         let want = fill
             .larger_ring(len, class)
             .filter(|_| class.is_none() || self.tx().may_grow(fill.consumed));
-        let made = want.and_then(|want| self.make_ring(sk, want, class, fill.produced, stats));
+        let made = want.and_then(|want| self.make_ring(sk, want, class, fill.produced));
         match made {
             Some(ring) => {
                 self.tx().add_ring(writer, ring);
@@ -299,8 +270,13 @@ impl SmcdConn {
         want: SizeClass,
         than: Option<SizeClass>,
         start: u64,
-        stats: &Buffers,
     ) -> Option<Arc<ShmRing>> {
+        // It is the reader's buffer (DMB): a writer has none of its own.
+        let reader = self.peer().sk();
+        let namespace = reader.as_ref().map(|reader| namespace::of(reader));
+        let stats = namespace
+            .as_ref()
+            .map(|namespace| &namespace.stats.smcd.rmbs);
         let make = |class: SizeClass, is_forced: bool| {
             let bytes = class.bytes();
             let (charges, counted) = match is_forced {
@@ -311,7 +287,8 @@ impl SmcdConn {
                 ),
             };
             let block = Block::counted(bytes as usize, BlockKind::Contiguous, counted)?;
-            ShmRing::new(class, block, start, charges, stats.hold(bytes))
+            let hold = stats.map(|stats| stats.hold(bytes));
+            ShmRing::new(class, block, start, charges, hold)
         };
         // Beyond that none can be had, so that none is counted meanwhile, either.
         let mut classes = want
@@ -324,7 +301,7 @@ impl SmcdConn {
                 None => make(SizeClass::SMALLEST, true).ok(),
                 Some(_) => None,
             });
-        if let Some(ring) = &made {
+        if let (Some(ring), Some(stats)) = (&made, stats) {
             stats.count(want.bytes(), ring.class.bytes(), true);
         }
         made

@@ -139,7 +139,7 @@ pub(super) fn send(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>) -> Result<usi
     let stats = conn.stats(&this.shared.stats);
     let result = conn.send(&this.sk, msg, &how, stats);
     stats.sent.count(*result.as_ref().unwrap_or(&0), len);
-    if how.oob {
+    if how.oob && result.is_ok() {
         stats.urgent.add(1);
     }
     if result.is_ok() {
@@ -192,8 +192,13 @@ pub(super) fn recv(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>, flags: u32) -
         if this.sk.is_urg_inline() {
             return Err(EINVAL);
         }
-        stats.urgent.add(1);
-        return conn.recv_urgent(msg, peek);
+        let result = conn.recv_urgent(msg, peek);
+        let moved = *result.as_ref().unwrap_or(&0);
+        stats.received.count(moved, moved);
+        if moved > 0 {
+            stats.urgent.add(1);
+        }
+        return result;
     }
     let how = RecvOptions {
         nonblock: flags & net::MSG_DONTWAIT != 0,

@@ -24,7 +24,10 @@ use kernel_ext::{
     read_once::ReadOnce,
     trace, //
 };
-use smc_proto::lgr::Role;
+use smc_proto::{
+    lgr::Role,
+    reason::Reason, //
+};
 
 use super::{
     FallbackInfo,
@@ -59,8 +62,12 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
     if this.role == Role::Client {
         share_waiters(this);
     }
-    this.shared.stats.fell_back(this.role, info.reason);
-    trace::switch_to_fallback(&this.sk, &this.tcp, info.reason.code());
+    match before.phase() {
+        Phase::Init if this.role == Role::Client => {
+            this.uncounted.store(info.reason.code(), Release);
+        }
+        _ => count(this, info.reason),
+    }
     if let Err(e) = this.tcp.take_err() {
         this.sk.set_err(e);
     }
@@ -78,6 +85,51 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
         Sock::schedule_work(this.as_arc_borrow());
     }
     true
+}
+
+/// Whether TCP answers for a socket that has had no connection yet.
+/// Context: any.
+pub(crate) fn awaits_tcp(this: &Sock) -> bool {
+    let is_uncounted = || this.uncounted.load(Relaxed) != 0;
+    this.phase() == Phase::Fallback && is_uncounted() && !this.tcp.state().is_open()
+}
+
+/// TCP's state has changed; `take` as for [`TcpEvents::on_error`](super::TcpEvents::on_error).
+/// Context: any.
+pub(super) fn on_state_change(this: &Sock, take: &dyn Fn() -> Result) {
+    if this.tcp.state().is_open() {
+        count_late(this);
+    }
+    // An error that ends a connection is reported later.
+    show_err(this, take);
+    // A new connection has sizes of its own.
+    show_options(this);
+    if !this.tcp.has_shared_waiters() {
+        match this.tcp.state().may_receive() {
+            true => this.sk.wake_connected(),
+            false => this.sk.wake_end(),
+        }
+    }
+}
+
+/// Counts a connection over TCP.
+/// Context: any.
+fn count(this: &Sock, reason: Reason) {
+    this.shared.stats.fell_back(this.role, reason);
+    trace::switch_to_fallback(&this.sk, &this.tcp, reason.code());
+}
+
+/// The same, of a socket that was one of TCP before it was connected, now that it is. (C counts it then, too, but at
+/// once for an option.)
+/// Context: any.
+fn count_late(this: &Sock) {
+    if this.uncounted.load(Relaxed) != 0 {
+        let code = this.uncounted.xchg(0, Full);
+        let reason = Reason::ALL.iter().find(|reason| reason.code() == code);
+        if let Some(reason) = reason {
+            count(this, *reason);
+        }
+    }
 }
 
 /// Has options that the kernel reads from the application's socket be those of TCP as they are now: SO_SNDBUF and

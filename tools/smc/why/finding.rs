@@ -10,6 +10,7 @@ use smc_proto::cause::Cause;
 use smc_proto::lgr::Role;
 use smc_proto::reason::Reason;
 use smc_tools::path::Fallback;
+use smc_tools::path::Kind;
 use smc_tools::path::Path;
 use smc_uapi::SMC_ROLE_SERVER as SERVER;
 
@@ -111,12 +112,19 @@ impl Finding {
     }
 
     /// A listener.
-    pub(crate) fn listening(is_smc: bool) -> Self {
-        let sentence = match is_smc {
-            true => "It listens, and offers SMC to who connects.",
-            false => "It listens for TCP alone: whoever connects finds a peer without SMC.",
+    pub(crate) fn listening(kind: &Kind) -> Self {
+        const ALONE: &str = "It listens for TCP alone: whoever connects finds a peer without SMC.";
+        let sentence = match kind {
+            Kind::Smc(Path::Fallback(fallback)) => {
+                let reason = Reason::from_code(fallback.reason);
+                reason.map_or(ALONE.to_string(), |reason| {
+                    format!("{ALONE} {}", reason.sentence())
+                })
+            }
+            Kind::Smc(_) => "It listens, and offers SMC to who connects.".to_string(),
+            Kind::Tcp => ALONE.to_string(),
         };
-        Self::quiet(None, "LISTENS", sentence.to_string())
+        Self::quiet(None, "LISTENS", sentence)
     }
 
     /// The path of an SMC socket.

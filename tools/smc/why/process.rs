@@ -78,7 +78,7 @@ fn finding(
         return Ok(None);
     };
     if socket.option_int(libc::SOL_SOCKET, libc::SO_ACCEPTCONN)? != 0 {
-        return Ok(Some(Finding::listening(kind != Kind::Tcp)));
+        return Ok(Some(Finding::listening(&kind)));
     }
     Ok(Some(match kind {
         Kind::Tcp if socket.peer_address().is_err() => Finding::of_path(&Path::Unconnected, facts),

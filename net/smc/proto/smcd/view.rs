@@ -7,7 +7,8 @@
 use crate::conn::{
     ConnState,
     EpollMask,
-    SendError, //
+    SendError,
+    StateFlags, //
 };
 use crate::flags::flags;
 use crate::lgr::Role;
@@ -126,6 +127,17 @@ impl ConnEnds {
         }
     }
 
+    /// What CDC messages of the peer and of this end would say, for `sock_diag`.
+    pub fn state_flags(self) -> (StateFlags, StateFlags) {
+        let flags = |end: EndFlags| {
+            StateFlags::default()
+                .with(StateFlags::DONE_WRITING, end.contains(EndFlags::SHUT_WRITE))
+                .with(StateFlags::CLOSED, end.contains(EndFlags::CLOSED))
+                .with(StateFlags::ABORTED, end.contains(EndFlags::RESET))
+        };
+        (flags(self.peer), flags(self.own))
+    }
+
     /// The state for `sock_diag`: that of SMC whose meaning is nearest.
     pub const fn state(self) -> ConnState {
         let is_closing = self.own.contains(EndFlags::SHUT_WRITE);
@@ -227,6 +239,14 @@ mod tests {
         assert!(both.contains(EpollMask::HUP));
         let reset = ends(&[EndFlags::RESET], &[]).readiness(&IDLE);
         assert!(reset.contains(EpollMask::HUP) && reset.contains(EpollMask::IN));
+    }
+
+    #[test]
+    fn messages_of_either_end_would_say_what_happened_to_it() {
+        let (peer, own) = ends(&[EndFlags::RESET], &[EndFlags::SHUT_WRITE]).state_flags();
+        assert_eq!((peer, own), (StateFlags::DONE_WRITING, StateFlags::ABORTED));
+        let (peer, own) = ends(&[], &[EndFlags::SHUT_WRITE, EndFlags::CLOSED]).state_flags();
+        assert!(peer.contains(StateFlags::CLOSED) && own.is_empty());
     }
 
     #[test]

@@ -133,6 +133,14 @@ outlived() {
 	return $code
 }
 
+# logged TYPE...: the log has said of some group that it has become one of each of these types.
+logged() {
+	local type
+	for type; do
+		dmesg | grep -q "smc: SMC-R lg [0-9a-f]* net [0-9]* state changed: $type, " || { echo "# not $type"; return 1; }
+	done
+}
+
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "two devices each" up_fabric
@@ -161,5 +169,6 @@ check "the server's only link goes while another one is added, which the client 
 check "the client's only link goes while another one is added" outlived activating connected a
 check "SMC still works" smctest --expect smc integrity --mib 1
 check "the processors are idle in the end" within 30 idle
+check "the log says what becomes of the links" logged SINGLE SYMMETRIC NONE
 check "module unloads" within 20 unload_smc
 finish

@@ -169,7 +169,7 @@ check "smcd linkgroup link-show is the same" beside 3 prints "$HEAD" "$GROUP    
 	called_as smcd linkgroup link-show
 check_not "smcd linkgroup, by a device" called_as smcd linkgroup ibdev rxe_a
 check "smcd -d linkgroup" beside 3 prints "LG-ID    : $GROUP" "VLAN     : 0" "PNET-ID  : " "Version  : 2" "Peer-Rel : 1" \
-	"Peer-Host: $(uname -n)" "Peer-OS  : LINUX" "EID      : " "#Conns   : 3" "Sndbuf   : 0 B" "DMB      : 0 B" -- \
+	"Peer-Host: $(uname -n)" "Peer-OS  : LINUX" "EID      : SMCV2-DEFAULT-UEID" "#Conns   : 3" "Sndbuf   : 0 B" "DMB      : 0 B" -- \
 	called_as smcd -d linkgroup
 check "smcr linkgroup has none of it" beside 3 prints -- called_as smcr linkgroup
 check "smcd device has no device" beside 3 prints -- called_as smcd device
@@ -186,6 +186,8 @@ check "smc stats, JSON" json \
 check "smcd stats" shows '^  SMC connections +[1-9]' called_as smcd -a stats
 check "smcd stats, of bytes" shows '^  Data transmitted \(Bytes\) +[0-9]+ \([0-9.]+M\)$' called_as smcd -a stats
 check "smcd stats, of buffers" shows '^  Buffer usage \(Bytes\) +[0-9]+ \([0-9.A-Z]+\)$' called_as smcd -a stats
+check "smcd stats, of buffers of the reader" json \
+	'sum(it["smcd"]["sent"]["buffer_sizes"]) == 0 and sum(it["smcd"]["received"]["buffer_sizes"]) > 0' smc_a stats
 check "smcd stats, as client" shows '^  SMC connections +[1-9][0-9]* \(client [1-9][0-9]*, server 0\)$' \
 	called_as smcd -ad stats
 check "smcd stats, JSON" shows '^\{"SMCD":.*"SMC_CLNT_V2_SUCC_CNT":[1-9]' called_as smcd -a stats json

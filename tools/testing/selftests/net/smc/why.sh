@@ -148,6 +148,50 @@ unanswered() {
 		smctest --expect smc --port 7011 full-backlog --then "ip netns exec a '$BIN/smc' why --pid \$PPID; [ \$? = 3 ]"
 }
 
+# Without a device a connection is one of TCP from the start: it counts as a fallback, and is shown as connected, when
+# there is one.
+COUNTED="
+import json, socket, subprocess
+def smc(*words):
+    out = subprocess.run(['$BIN/smc', *words, '--json'], capture_output=True, check=True).stdout
+    return json.loads(out)
+def count():
+    return smc('stats')['fallbacks']['client']
+def states(port):
+    return [s['state'] for s in smc('ss', '-a') if s['peer'].endswith(':%d' % port)]
+def make():
+    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+before = count()
+s = make()
+assert s.connect_ex(('$IP_B', 7099)) == 111
+assert count() == before, 'a refused one counts'
+pending = make()
+pending.setblocking(False)
+assert pending.connect_ex(('${IP_A%.*}.99', 7098)) == 115
+assert states(7098) == ['INIT'], states(7098)
+assert count() == before, 'one that is pending counts'
+s = make()
+s.connect(('$IP_B', 7000))
+assert states(7000) == ['ACTIVE'], states(7000)
+assert count() == before + 1, (before, count())
+"
+
+# A listener with Fast Open, whose SYN has room for no other option, is one of TCP.
+LISTENS="
+import json, os, socket, subprocess
+s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+s.setsockopt(socket.IPPROTO_TCP, 23, 16)
+s.bind(('$IP_A', 7097))
+s.listen()
+out = subprocess.run(['$BIN/smc', 'ss', '-a', '--json'], capture_output=True, check=True).stdout
+[line] = [line for line in json.loads(out) if line['local'].endswith(':7097')]
+print('#', line)
+assert line['state'] == 'LISTEN' and line['reason'] == [0x03060000, 0], line
+out = subprocess.run(['$BIN/smc', 'why', '--pid', str(os.getpid())], capture_output=True).stdout.decode()
+print('# ', out)
+assert 'It listens for TCP alone' in out, out
+"
+
 json_is_good() {
 	in_ns a "$BIN/smc" why --json "$IP_B:$TCP_PORT" >/tmp/why.json
 	[ $? = 3 ] && cat /tmp/why.json && grep -q '"id": "PEERNOSMC"' /tmp/why.json &&
@@ -174,6 +218,8 @@ require "a server" start_server 7000 --server-family smc
 check "nobody listens" nobody_listens
 check "a service that has families of IP only" services_family
 check "no RDMA device" why NOSMCDEV/no-device "This machine has no RDMA device."
+check "what is refused, or waits, is no connection over TCP" in_ns a python3 -c "$COUNTED"
+check "a listener that does not offer SMC" in_ns a python3 -c "$LISTENS"
 require "an RDMA device elsewhere" up_other 10.7.0.1/24
 check "no RDMA device on this way" why NOSMCDEV/other-interface "$NO_OTHER"
 require "the network has a name" pnet_in a add NET1 -I wire_a
