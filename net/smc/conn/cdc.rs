@@ -7,6 +7,7 @@
 use kernel::sync::Arc;
 use kernel_ext::{
     prelude::*,
+    ratelimit,
     spinlock_bh::SpinLockBhGuard, //
 };
 use smc_proto::{
@@ -16,13 +17,15 @@ use smc_proto::{
         Fault,
         RxVerdict, //
     },
-    lgr::LinkIdx,
+    lgr::{
+        rtoken::Refused,
+        LinkIdx, //
+    },
     llc::link_work::LinkWork, //
 };
 
 use super::{
     events::Followup,
-    rmbe::log_unusable,
     Conn,
     ConnInner, //
 };
@@ -203,5 +206,12 @@ impl ConnInner {
             let [byte] = byte;
             self.stream.store_urgent(byte);
         }
+    }
+}
+
+/// Logs that a peer's offer cannot be adopted.
+fn log_unusable(why: Refused) {
+    if ratelimit::peer() {
+        pr_warn!("a peer offered an unusable RMBE: {why:?}\n");
     }
 }

@@ -93,6 +93,7 @@ impl Conn {
             self.schedule_rmbe_work();
         }
         if fx.replaced {
+            self.group.note_rmbe_released();
             self.watch_rmbe();
         }
     }

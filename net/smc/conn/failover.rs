@@ -123,8 +123,17 @@ impl Conn {
         }
         // Links whose devices did not map the send buffer.
         let mut refused = LinkMap::<bool>::default();
+        let mut is_counted = false;
         loop {
-            let Some(then) = self.with(|inner| self.view_from(inner, idx)) else {
+            let then = self.with(|inner| {
+                let then = self.view_from(inner, idx);
+                if then.is_none() && is_counted {
+                    // It has moved meanwhile, and not to the link that was chosen here.
+                    self.group.account_conn(self.token, inner.at.idx);
+                }
+                then
+            });
+            let Some(then) = then else {
                 return;
             };
             let (token, row) = (self.token, then.row);
@@ -138,16 +147,18 @@ impl Conn {
                 // The group ends, the peer sent no RToken of its RMB for another link, or the buffer cannot be mapped.
                 return self.abort_on_failover(&then);
             };
+            is_counted = true;
             let Ok(source) = then.map(&at.link) else {
                 // A link that is gone, too, is not chosen again.
                 refused[at.idx] = true;
                 continue;
             };
-            self.group.stop_waiting(self.token);
             let mut inner = self.inner.lock();
             if !inner.is_as(&then) {
                 continue;
             }
+            // Not before: it may have moved, and wait for the other link.
+            self.group.stop_waiting(self.token);
             // Writers have been waiting since the link went down.
             let fx = Effects {
                 wake_writers: true,
@@ -181,19 +192,25 @@ impl Conn {
             .group
             .active_link()
             .filter(|_| self.group.terminating().is_none());
+        let mut has_moved = false;
         let is_reachable = at.is_some_and(|at| {
-            self.group.stop_waiting(self.token);
-            self.group.account_conn(self.token, at.idx);
             self.with(|inner| {
                 let stream = &inner.stream;
                 let is_up = stream.state() != ConnState::Init && !stream.is_killed();
-                let is_meant = is_up && inner.at.idx == then.idx;
+                has_moved = inner.at.idx != then.idx;
+                let is_meant = is_up && !has_moved;
                 if is_meant {
+                    self.group.stop_waiting(self.token);
+                    self.group.account_conn(self.token, at.idx);
                     inner.move_to(at, None);
                 }
                 is_meant
             })
         });
+        if has_moved {
+            // To a link that works, or that fails later.
+            return self.with(|inner| self.group.account_conn(self.token, inner.at.idx));
+        }
         // Without a buffer no data are sent before this.
         self.kill(ECONNABORTED);
         if !is_reachable {

@@ -18,8 +18,7 @@ use kernel_ext::{
         Purpose,
         Sk, //
     },
-    prelude::*,
-    ratelimit,
+    prelude::*, //
 };
 use smc_proto::{
     buffer::SizeClass,
@@ -535,14 +534,17 @@ impl Conn {
         result.map_err(|_| ENOLINK)
     }
 
-    /// Takes another RMBE, and offers it to the peer.
-    fn replace_rmbe(self: &Arc<Self>) -> Result {
+    /// Takes another RMBE if one is wanted, and offers it to the peer. Returns whether one was.
+    fn replace_rmbe(self: &Arc<Self>) -> Result<bool> {
         let Some((sk, at, want)) = self.with(|inner| {
-            let wanted = inner.others.wanted.take();
-            let wanted = wanted.filter(|want| inner.may_offer(*want));
-            Some((inner.sk()?, inner.at.clone(), wanted?))
+            let want = inner.others.wanted.take()?;
+            let sk = inner.sk().filter(|_| inner.may_offer(want));
+            Some((sk, inner.at.clone(), want))
         }) else {
-            return Ok(());
+            return Ok(false);
+        };
+        let Some(sk) = sk else {
+            return Ok(true);
         };
         let (mut rmbe, charge) = self.take_rmbe(&sk, &at, want)?;
         rmbe.count(want, &namespace::of(&sk).stats.smcr.rmbs);
@@ -561,14 +563,7 @@ impl Conn {
         drop((rmbe, charge));
         self.transmit();
         self.group.arm_conn_timer(IDLE);
-        Ok(())
-    }
-}
-
-/// Logs that a peer's offer cannot be adopted.
-pub(super) fn log_unusable(why: Refused) {
-    if ratelimit::peer() {
-        pr_warn!("a peer offered an unusable RMBE: {why:?}\n");
+        Ok(true)
     }
 }
 
@@ -583,7 +578,13 @@ impl WorkItem<RMBE_WORK> for Conn {
             (all, inner.unneeded_replaced())
         });
         drop(unneeded);
+        // These, and one that is made and not used.
+        this.group.note_rmbe_released();
         let result = this.replace_rmbe();
+        if result == Ok(false) {
+            // Another run may have a retry before it.
+            return;
+        }
         this.with(|inner| {
             inner.others.is_work_queued = false;
             inner.others.retry_at = result.is_err().then(|| now().saturating_add(RETRY));
