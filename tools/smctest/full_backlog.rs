@@ -22,8 +22,8 @@ use crate::netns;
 /// Of listen(2), which lets one connection more into the queue.
 const BACKLOG: u8 = 1;
 
-/// Connections until the queue is full, at most: handshakes that have just begun do not count.
-const MOST: usize = 6;
+/// Connections until the queue is full, at most: handshakes whose end the server has not seen do not count.
+const MOST: usize = 16;
 
 /// Time for a connection that there is room for.
 const SOON: Duration = Duration::from_secs(3);
