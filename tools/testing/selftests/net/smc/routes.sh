@@ -8,10 +8,13 @@
 # active port of a bond.
 
 . "${LIB:=${0%/*}/lib.sh}"
+. "${LIB%/*}/failover.bash"
 
-# The router's address in each subnet ends so, and there is a second one.
+# For the connection that stays (`hold`).
+ENDS=(--client-netns=a --server-netns=b --addr=10.9.1.2 --deadline 60)
+
+# The router's address in each subnet ends so.
 GATEWAY=254
-GATEWAY2=253
 
 # up_router: namespace r between a, in the subnets 10.9.0 and 10.9.2, and b, in 10.9.1 and 10.9.3.
 up_router() {
@@ -29,21 +32,12 @@ up_router() {
 up_routed() {
 	ip link add "$2" mtu 9000 netns "$1" type veth peer name "to_$2" mtu 9000 netns r &&
 		ip -n "$1" address add "$3/24" dev "$2" && ip -n "$1" link set "$2" up &&
-		ip -n r address add "${3%.*}.$GATEWAY/24" dev "to_$2" &&
-		ip -n r address add "${3%.*}.$GATEWAY2/24" dev "to_$2" && ip -n r link set "to_$2" up
+		ip -n r address add "${3%.*}.$GATEWAY/24" dev "to_$2" && ip -n r link set "to_$2" up
 }
 
 # way END DESTINATION DEVICE SUBNET METRIC [TABLE]
 way() {
 	ip -n "$1" route add "$2" via "$4.$GATEWAY" dev "$3" metric "$5" table "${6:-main}"
-}
-
-rxe_add() {
-	in_ns "$2" rdma link add "rxe_$1" type rxe netdev "$1"
-}
-
-rxe_del() {
-	in_ns "$2" rdma link delete "rxe_$1"
 }
 
 # to ADDRESS ARGUMENT...: smctest with the server in b, at that address.
@@ -64,20 +58,6 @@ mute() {
 
 unmute() {
 	ip -n r link set "to_$1" arp on && ip -n "${1##*_}" neighbor flush dev "$1"
-}
-
-# hold ADDRESS and release: a connection, so that the link group stays.
-hold() {
-	touch /tmp/held
-	to "$1" --expect smc --port 7020 hold --seconds 0 \
-		--then "touch /tmp/made; while [ -e /tmp/held ]; do sleep 0.1; done; rm /tmp/made" &
-	HOLDER=$!
-	within 20 [ -e /tmp/made ]
-}
-
-release() {
-	rm -f /tmp/held
-	wait "$HOLDER"
 }
 
 # is_tcp_for CAUSE ADDRESS [PORT]: a connection is over TCP for that cause, and the program did not wait long for it.
@@ -105,44 +85,44 @@ ports_up() {
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "a router between two subnets at each end" up_router
-require "soft RoCE" eval 'rxe_add wire_a a && rxe_add wire_b b'
+require "soft RoCE" eval 'device_add wire_a a && device_add wire_b b'
 
 # Links of a group ----------------------------------------------------------------------------
 
 check "through the gateway" to 10.9.1.2 --expect smc integrity --mib 1
-require "a connection stays" hold 10.9.1.2
-require "each end gets a port whose gateway it has not spoken to" eval 'rxe_add wire2_a a && rxe_add wire2_b b'
+require "a connection stays" hold
+require "each end gets a port whose gateway it has not spoken to" eval 'device_add wire2_a a && device_add wire2_b b'
 check "they make another link" links_on "rxe_wire2_a rxe_wire2_b rxe_wire_a rxe_wire_b"
 check "the gateway was asked for its address" eval 'resolved a wire2_a 10.9.2.$GATEWAY && resolved b wire2_b 10.9.3.$GATEWAY'
 release
 
-require "the group and the second ports go" eval 'rxe_del wire2_a a && rxe_del wire2_b b && reload'
-require "a connection stays" hold 10.9.1.2
+require "the group and the second ports go" eval 'device_del wire2_a a && device_del wire2_b b && reload'
+require "a connection stays" hold
 require "the second gateway of the client does not answer" mute wire2_a
-require "each end gets a second port" eval 'rxe_add wire2_a a && rxe_add wire2_b b'
+require "each end gets a second port" eval 'device_add wire2_a a && device_add wire2_b b'
 check "the client's is not used" links_on "rxe_wire2_b rxe_wire_a rxe_wire_a rxe_wire_b"
 require "the gateway answers" unmute wire2_a
 check "it is" within 60 are_links_on "rxe_wire2_a rxe_wire2_b rxe_wire_a rxe_wire_b"
 release
-require "the second ports go" eval 'rxe_del wire2_a a && rxe_del wire2_b b && reload'
+require "the second ports go" eval 'device_del wire2_a a && device_del wire2_b b && reload'
 
 # The first link ------------------------------------------------------------------------------
 
 # An RDMA device of a's that TCP does not use, in the same subnet, with a gateway of its own by a rule.
 up_beside() {
-	rxe_del wire_a a && ip link add beside_a mtu 9000 netns a type veth peer name to_beside_a mtu 9000 netns r &&
+	device_del wire_a a && ip link add beside_a mtu 9000 netns a type veth peer name to_beside_a mtu 9000 netns r &&
 		ip -n a address add 10.9.0.12/24 dev beside_a noprefixroute &&
 		ip -n a link set beside_a up &&
 		ip -n r address add 10.9.4.$GATEWAY/32 dev to_beside_a && ip -n r link set to_beside_a up &&
 		ip -n r route add 10.9.0.12/32 dev to_beside_a &&
 		ip -n a route add 10.9.1.0/24 via 10.9.4.$GATEWAY dev beside_a onlink table 7 &&
 		ip -n a rule add from 10.9.0.12 lookup 7 &&
-		rxe_add beside_a a && in_ns a "$BIN/smc" pnet add NETA -I wire_a && "$BIN/smc" pnet add NETA -D rxe_beside_a
+		device_add beside_a a && in_ns a "$BIN/smc" pnet add NETA -I wire_a && "$BIN/smc" pnet add NETA -D rxe_beside_a
 }
 
 down_beside() {
-	"$BIN/smc" pnet flush && in_ns a "$BIN/smc" pnet flush && rxe_del beside_a a && ip -n a link del beside_a &&
-		ip -n a rule del from 10.9.0.12 && rxe_add wire_a a
+	"$BIN/smc" pnet flush && in_ns a "$BIN/smc" pnet flush && device_del beside_a a && ip -n a link del beside_a &&
+		ip -n a rule del from 10.9.0.12 && device_add wire_a a
 }
 
 require "an RDMA device whose gateway TCP does not use" up_beside
@@ -203,7 +183,7 @@ up_bond() {
 	ip -n "$1" link add "bond_$1" type bond mode active-backup miimon 100 &&
 		ip -n "$1" link set "one_$1" master "bond_$1" && ip -n "$1" link set "two_$1" master "bond_$1" &&
 		ip -n "$1" address add "$2/24" dev "bond_$1" && ip -n "$1" link set "bond_$1" up &&
-		rxe_add "one_$1" "$1" && rxe_add "two_$1" "$1"
+		device_add "one_$1" "$1" && device_add "two_$1" "$1"
 }
 
 up_bonds() {
