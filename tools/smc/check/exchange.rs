@@ -322,7 +322,8 @@ mod tests {
         let (times, ..) = lead(&mut client, 1000, || end("a")).unwrap();
         serving.join().unwrap();
         let there = Duration::from_micros(times.there_us);
-        assert!((READ..LOOK).contains(&there), "{there:?}");
+        // The server may have begun to read before the client looks at its clock.
+        assert!((READ / 2..LOOK).contains(&there), "{there:?}");
     }
 
     #[test]
