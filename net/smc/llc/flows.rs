@@ -277,14 +277,14 @@ impl LinkGroup {
                 // The peer cannot be notified now.
                 return self.free_unused_rmbs_at(now.saturating_add(unused));
             }
-            let (gone, next) = self.rmbs.retire_unused(since, &mut shrink_target);
+            let (mut gone, next) = self.rmbs.retire_unused(since, &mut shrink_target);
             if gone.iter().all(Option::is_none) {
                 self.release();
                 break next;
             }
-            let told = self.delete_rkeys(&gone);
-            self.rmbs.remove(&gone, &told);
-            if told.iter().all(Option::is_none) {
+            let is_told = self.delete_rkeys(&mut gone);
+            self.rmbs.remove(&gone, is_told);
+            if !is_told {
                 break Some(now);
             }
         };
@@ -296,43 +296,41 @@ impl LinkGroup {
         }
     }
 
-    /// Sends DELETE RKEY on an active link for those of the RMBs that the peer may know there, and waits for an answer.
-    /// Returns the RMBs to which the peer does not write any more: others may be on other links, for which this has to
-    /// be called again. The flow is held.
-    fn delete_rkeys(self: &Arc<Self>, gone: &UnusedRmbs) -> UnusedRmbs {
+    /// Sends DELETE RKEY for the RMBs that the peer may know, and waits for its answer: returns whether there are some
+    /// to which the peer does not write any more. Takes those out that the peer knows on other links only, as the keys
+    /// in a message are those of one link. The flow is held.
+    fn delete_rkeys(self: &Arc<Self>, gone: &mut UnusedRmbs) -> bool {
         let links = self.links();
         // One without a key on any link cannot be written to.
-        let is_known = |rmb: &Arc<Rmb>| {
+        let is_known = |rmb: &Rmb| {
             let is_on = |idx| links[idx].is_some() && rmb.rtoken(idx).is_some();
             rmb.is_rkey_sent() && LinkIdx::ALL.into_iter().any(is_on)
         };
-        let mut told = UnusedRmbs::default();
-        let mut named = UnusedRmbs::default();
-        let mut keys = [WireRkey::from(Rkey(0)); Deletion::MAX];
         let is_active = |idx| links[idx].as_ref().is_some_and(|link| link.is_active());
-        let known = || gone.iter().flatten().filter(|rmb| is_known(rmb));
-        let mut active = LinkIdx::ALL.into_iter().filter(|idx| is_active(*idx));
-        let on = active.find(|idx| known().any(|rmb| rmb.rtoken(*idx).is_some()));
-        let mut count = 0;
-        for ((rmb, told), named) in gone.iter().zip(&mut told).zip(&mut named) {
-            let Some(rmb) = rmb else {
-                continue;
-            };
-            let rtoken = on.and_then(|idx| rmb.rtoken(idx));
-            match (is_known(rmb), rtoken, keys.get_mut(count)) {
-                (false, ..) => *told = Some(rmb.clone()),
-                (true, Some(rtoken), Some(key)) => {
-                    *key = rtoken.rkey.into();
-                    *named = Some(rmb.clone());
-                    count += 1;
-                }
-                (true, ..) => {}
-            }
+        let has_key = |idx| {
+            let mut known = gone.iter().flatten().filter(|rmb| is_known(rmb));
+            known.any(|rmb| rmb.rtoken(idx).is_some())
+        };
+        let mut all = LinkIdx::ALL.into_iter();
+        let on = all.find(|idx| is_active(*idx) && has_key(*idx));
+        let rtoken = |rmb: &Rmb| on.and_then(|idx| rmb.rtoken(idx));
+        for place in gone.iter_mut() {
+            place.take_if(|rmb| is_known(rmb) && rtoken(rmb).is_none());
         }
+        let mut keys = [WireRkey::from(Rkey(0)); Deletion::MAX];
+        let known = gone.iter().flatten().filter(|rmb| is_known(rmb));
+        let rtokens = known.filter_map(|rmb| rtoken(rmb));
+        let mut count = 0;
+        for (key, rtoken) in keys.iter_mut().zip(rtokens) {
+            *key = rtoken.rkey.into();
+            count += 1;
+        }
+        // Not kept while the peer answers.
+        drop(links);
         let what = keys.get(..count).and_then(Deletion::new);
         let Some((idx, what)) = on.zip(what) else {
             self.release();
-            return told;
+            return gone.iter().any(Option::is_some);
         };
         self.run_llc(|llc, _, now| llc.begin_delete_rkey(idx, what, now).unwrap_or_default());
         // After any answer, also a refusal, the peer does not write to them any more.
@@ -340,12 +338,7 @@ impl LinkGroup {
             Finished::DeleteRkey(result) => Some(result),
             _ => None,
         });
-        if let Some(Ok(()) | Err(RkeyError::Refused)) = answer {
-            for (told, named) in told.iter_mut().zip(named) {
-                *told = told.take().or(named);
-            }
-        }
-        told
+        matches!(answer, Some(Ok(()) | Err(RkeyError::Refused)))
     }
 
     /// Waits for the end of a flow that `pick` accepts; returns `None` when there is no flow any more.

@@ -83,17 +83,12 @@ impl RmbPool {
         (gone, next)
     }
 
-    /// Removes RMBs that were retired. Of those whose keys the peer may not have deleted, which are not among `told`,
-    /// those stay to whose elements it may write.
+    /// Removes RMBs that were retired. If the peer may not have deleted their keys (`is_told` is false) those stay to
+    /// whose elements it may write.
     /// Context: may sleep.
-    pub(crate) fn remove(&self, gone: &UnusedRmbs, told: &UnusedRmbs) {
-        let is_in = |all: &UnusedRmbs, rmb: &Arc<Rmb>| {
-            all.iter().flatten().any(|one| Arc::ptr_eq(rmb, one))
-        };
+    pub(crate) fn remove(&self, gone: &UnusedRmbs, is_told: bool) {
+        let is_gone = |rmb: &Arc<Rmb>| gone.iter().flatten().any(|gone| Arc::ptr_eq(rmb, gone));
         let mut rmbs = self.rmbs.lock();
-        rmbs.retain(|rmb| {
-            let may_be_written = || !is_in(told, rmb) && rmb.quarantined() > 0;
-            !is_in(gone, rmb) || may_be_written()
-        });
+        rmbs.retain(|rmb| !is_gone(rmb) || (!is_told && rmb.quarantined() > 0));
     }
 }
