@@ -117,12 +117,14 @@ fn find_alt_port(group: &LinkGroup, link: &Link) -> Option<PortGid> {
     })
 }
 
-/// Returns whether another link is of use, and this side has a port for it, but one from which the peer's is not
-/// reached: there may be a route, or an answer of its gateway, later.
-fn is_port_out_of_reach(group: &LinkGroup, link: &Link) -> bool {
+/// No unused port was found. If another link is of use, and this side has a port for it, the peer's is not reached from
+/// that: there may be a route, or an answer of its gateway, later.
+fn retry_unreached(group: &Arc<LinkGroup>, link: &Link, why: AddLinkTrigger) {
     let find = || unused_port(group, link, link.port().transport, PeerPort::Any);
     let max_links = group.params.limits.max_links;
-    redundancy::wants_link(&group.ports(), max_links) && find().is_some()
+    if redundancy::wants_link(&group.ports(), max_links) && find().is_some() {
+        try_later(group, why);
+    }
 }
 
 /// Returns the port for a new link, to the peer's port `peer` if that is known. If a port in use is taken it is that of
@@ -295,8 +297,8 @@ fn choose_answer(
     let link = group.link(on).ok_or(RejectReason::NO_ALTERNATE_PATH)?;
     let transport = Transport::of(offer.gid, group.params.version);
     let unused = unused_port(group, &link, transport, PeerPort::Known(offer.gid));
-    if unused.is_none() && is_port_out_of_reach(group, &link) {
-        try_later(group, AddLinkTrigger::OwnPort);
+    if unused.is_none() {
+        retry_unreached(group, &link, AddLinkTrigger::OwnPort);
     }
     let port = Port {
         gid: offer.gid,
@@ -392,8 +394,8 @@ pub(super) fn offer(group: &Arc<LinkGroup>, why: AddLinkTrigger) {
 fn begin_offer(group: &Arc<LinkGroup>, why: AddLinkTrigger) -> Result<bool> {
     let LinkRef { idx: on, link } = group.active_link().ok_or(ENOLINK)?;
     let unused = find_alt_port(group, &link);
-    if unused.is_none() && is_port_out_of_reach(group, &link) {
-        try_later(group, why);
+    if unused.is_none() {
+        retry_unreached(group, &link, why);
     }
     let max_links = group.params.limits.max_links;
     let Some(which) = redundancy::offer(&group.ports(), max_links, unused.is_some(), why) else {
@@ -423,13 +425,10 @@ pub(super) fn invite(group: &Arc<LinkGroup>) {
     let Some(LinkRef { idx: on, link }) = group.active_link() else {
         return;
     };
-    let port = find_alt_port(group, &link);
-    if port.is_none() && is_port_out_of_reach(group, &link) {
-        try_later(group, AddLinkTrigger::OwnPort);
-    }
-    if let Some(port) = port {
-        let gids = [link.port().gid, port.gid];
-        let gids = List::new(&gids).unwrap_or_default();
-        group.run_llc(|llc, _, now| llc.invite(on, port.mac, gids, now));
-    }
+    let Some(port) = find_alt_port(group, &link) else {
+        return retry_unreached(group, &link, AddLinkTrigger::OwnPort);
+    };
+    let gids = [link.port().gid, port.gid];
+    let gids = List::new(&gids).unwrap_or_default();
+    group.run_llc(|llc, _, now| llc.invite(on, port.mac, gids, now));
 }

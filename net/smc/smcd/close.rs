@@ -36,7 +36,6 @@ impl SmcdConn {
         if flags.contains(EndFlags::SHUT_WRITE) {
             self.wake_peer();
         }
-        sk.wake_state();
         Ok(())
     }
 

@@ -101,16 +101,7 @@ pub(super) fn set(
         (net::SOL_TCP, net::TCP_NODELAY | net::TCP_CORK) => {
             this.tcp.setsockopt(level, name, value)?;
             if let Some(conn) = this.conn() {
-                count_flush(&this, &conn, name);
-                let nagle = this.tcp.nagle();
-                // As over TCP, the former lets go what the latter holds, once.
-                let is_flush = match name {
-                    net::TCP_NODELAY => nagle.is_nodelay,
-                    _ => !nagle.is_corked,
-                };
-                if is_flush {
-                    conn.uncork();
-                }
+                flush(&this, &conn, name);
             }
             Ok(())
         }
@@ -162,14 +153,16 @@ fn set_ulp(this: &Sock, value: SockOptIn<'_>) -> Result {
 /// Bytes of a protocol's name with its end (`TCP_ULP_NAME_MAX`).
 const ULP_NAME_MAX: usize = 16;
 
-/// Counts an option that sends what was held back.
-fn count_flush(this: &Sock, conn: &Carrier, name: i32) {
-    let stats = conn.stats(&this.shared.stats);
+/// Sends what was held back, if the option as it is set now is for that, and counts it. As over TCP, TCP_NODELAY lets
+/// go what TCP_CORK holds, once.
+fn flush(this: &Sock, conn: &Carrier, name: i32) {
+    let (stats, nagle) = (conn.stats(&this.shared.stats), this.tcp.nagle());
     match name {
-        net::TCP_NODELAY if this.tcp.nagle().is_nodelay => stats.nodelay.add(1),
-        net::TCP_CORK if !this.tcp.nagle().is_corked => stats.uncorked.add(1),
-        _ => {}
+        net::TCP_NODELAY if nagle.is_nodelay => stats.nodelay.add(1),
+        net::TCP_CORK if !nagle.is_corked => stats.uncorked.add(1),
+        _ => return,
     }
+    conn.uncork();
 }
 
 /// Sets a SOL_SOCKET option on both sockets.

@@ -170,9 +170,7 @@ impl Sk {
             false => Err(WaitEnd::Disconnected),
         }
     }
-}
 
-impl Sk {
     /// As [`wait_until`](Self::wait_until), for a call that reads: no SIGIO comes for the data that it waits for.
     /// Context: process.
     ///
