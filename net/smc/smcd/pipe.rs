@@ -512,14 +512,19 @@ impl Pipe {
         }
         if !self.has_rings() {
             // Those who were in a ring when the reader closed.
-            let (writer, reader) = (self.writer.try_lock(), self.reader.try_lock());
-            let is_free = writer.is_some() && reader.is_some();
-            let gone = (
-                writer.and_then(|mut writer| writer.ring.take()),
-                reader.and_then(|mut reader| reader.ring.take()),
-            );
+            let (Some(mut writer), Some(mut reader)) =
+                (self.writer.try_lock(), self.reader.try_lock())
+            else {
+                return true;
+            };
+            // No writer makes one while its lock is held; it may have before.
+            if self.has_rings() {
+                return true;
+            }
+            let gone = (writer.ring.take(), reader.ring.take());
+            drop((writer, reader));
             drop(gone);
-            return !is_free;
+            return false;
         }
         let written = self.written();
         if self.seen.load(Relaxed) != written {

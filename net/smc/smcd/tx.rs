@@ -245,7 +245,7 @@ impl SmcdConn {
         let class = writer.ring.as_ref().map(|ring| ring.class);
         let want = fill
             .larger_ring(len, class)
-            .filter(|_| class.is_none() || self.tx().may_grow(fill.consumed));
+            .filter(|_| self.tx().may_grow(fill.consumed));
         let made = want.and_then(|want| self.make_ring(sk, want, class, fill.produced));
         match made {
             Some(ring) => {
