@@ -198,10 +198,12 @@ impl Failure {
     }
 
     /// The failure of a client's wait for the answer to its PROPOSAL. Nothing of the application was sent so far, so
-    /// that a server that does not answer in time can be had over another TCP connection.
+    /// that a server that does not answer in time can be had over another TCP connection; nor does one answer whose
+    /// first bytes are no CLC message: something on the way has returned the SMC option, and the server speaks first.
     pub const fn before_answer(self) -> Self {
         match self {
-            Self::Fatal(Fatal::TimedOut) => Self::Unanswered,
+            Self::Fatal(Fatal::TimedOut)
+            | Self::Peer(PeerError::Malformed(Malformed::EyeCatcher)) => Self::Unanswered,
             failure => failure,
         }
     }
@@ -318,6 +320,7 @@ pub fn after_silence(received: Option<&ClcMessage<'_>>) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::clc::Header;
 
     #[test]
     fn a_reason_leads_to_tcp_and_a_broken_stream_does_not() {
@@ -331,6 +334,16 @@ mod tests {
         let actions = Failure::from(Malformed::Truncated).actions();
         assert_eq!(actions.decline, None);
         assert_eq!(actions.disposition, Disposition::Fail(Fatal::Protocol));
+    }
+
+    #[test]
+    fn an_answer_in_another_protocol_is_none() {
+        let greeting = Header::peek(b"220 mail").unwrap_err();
+        let failure = Failure::from(greeting).before_answer();
+        assert_eq!(failure, Failure::Unanswered);
+        // A CLC message that is invalid.
+        let failure = Failure::from(Malformed::LengthMismatch);
+        assert_eq!(failure.before_answer(), failure);
     }
 
     #[test]

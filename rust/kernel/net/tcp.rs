@@ -5,10 +5,7 @@
 //! C header: [`include/linux/net.h`](srctree/include/linux/net.h)
 
 use core::{
-    mem::{
-        size_of,
-        size_of_val, //
-    },
+    mem::size_of,
     ptr::{
         self,
         NonNull, //
@@ -39,6 +36,7 @@ mod front;
 mod hook;
 mod messages;
 mod option;
+mod reconnect;
 mod shown;
 mod state;
 
@@ -252,30 +250,6 @@ impl TcpSocket {
         self.connect_to_family(bindings::AF_UNSPEC as u16)
     }
 
-    /// Resets the connection, or what is left of it, and begins another one to the same address, without SMC in the SYN
-    /// and without waiting. Unless the application has bound a port that it named, the new connection has another one.
-    ///
-    /// # Errors
-    ///
-    /// `EINPROGRESS` is the usual result; `ENOTCONN` if there is no connection to replace, or the application has shut
-    /// it down; TCP's.
-    pub fn reconnect_without_smc(&self) -> Result {
-        // That of a connection that has ended, too.
-        let mut peer = self.last_peer()?;
-        let len = size_of_val(&peer) as i32;
-        // SAFETY: The storage is valid for its length.
-        let addr = unsafe { SockAddr::new((&raw mut peer).cast(), len) };
-        let state = self.state();
-        if !state.is_connected() && !state.is_closed() {
-            return Err(ENOTCONN);
-        }
-        self.disconnect()?;
-        // Not the error of the connection that was reset.
-        let _ = self.take_err();
-        self.set_syn_smc(false);
-        self.connect(addr, bindings::O_NONBLOCK as i32)
-    }
-
     /// Calls connect with an address of which only the family is set.
     fn connect_to_family(&self, family: u16) -> Result {
         let mut addr = bindings::sockaddr_in6 {
@@ -484,7 +458,8 @@ impl TcpSocket {
         let sk = self.sk_ptr();
         let (ifindex, mark, priority) = front.marks();
         let (own_ifindex, own_mark, own_priority) = self.marks();
-        if ifindex != 0 && ifindex != own_ifindex {
+        // A device that it has already may be TCP's own choice, for a link-local address.
+        if ifindex != 0 && own_ifindex == 0 {
             // SAFETY: The socket is alive; sleeping is allowed.
             to_result(unsafe { bindings::sock_bindtoindex(sk, ifindex, true) })?;
         }

@@ -52,6 +52,14 @@ impl Segment {
             .wrapping_add(bits)
     }
 
+    /// Returns its maximum segment size, if it says one first, as Linux does.
+    pub(super) fn mss(&self) -> Option<u16> {
+        match self.options.first_chunk() {
+            Some([2, 4, high, low]) => Some(u16::from_be_bytes([*high, *low])),
+            _ => None,
+        }
+    }
+
     /// Returns how many SMC options it has.
     pub(super) fn smc_options(&self) -> usize {
         let windows = self.options.windows(SMC_OPTION.len());

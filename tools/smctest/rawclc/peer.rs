@@ -307,10 +307,14 @@ fn until_path_is_used(mut play: impl FnMut() -> Result<Played>) -> Result<()> {
     bail!("the kernel avoids the path, {TRIES} times")
 }
 
+/// TCP_MAXSEG of the kernel's client.
+const MSS: u16 = 1000;
+
 /// Connects the kernel to the peer.
 fn connect_and_exchange(context: &Context, address: SocketAddr) -> Result<Connected> {
     let socket = context.family.open(context.addr)?;
     socket.set_timeout(ANSWER)?;
+    socket.set_option_int(libc::IPPROTO_TCP, libc::TCP_MAXSEG, MSS.into())?;
     if let Err(errno) = socket.connect(address) {
         return Ok(Connected::Failed(errno));
     }
@@ -367,10 +371,13 @@ fn play<'w>(
     let played = result.with_context(|| format!("{took} s later, the stream being {end:?}"))?;
     let is_changed = matches!(script.answer, Answer::OneOf(_));
     ensure!(script.takes.contains(&took), "the answer took {took} s");
-    let may_reconnect = reconnects && is_changed && end != End::Open && took >= HANDSHAKE_S;
+    let is_no_answer = took >= HANDSHAKE_S || script.is_other_protocol();
+    let may_reconnect = reconnects && is_changed && end != End::Open && is_no_answer;
     if matches!(script.answer, Answer::Again) || may_reconnect {
         let mut other = tcp.again()?;
         ensure!(!other.peer_has_smc, "the kernel offers SMC again");
+        let (before, now) = (tcp.peer_mss, other.peer_mss);
+        ensure!(now == Some(MSS), "segments of {before:?}, then of {now:?}");
         exchange(&mut other)?;
         other.reset()?;
     }

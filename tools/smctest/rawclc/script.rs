@@ -144,6 +144,15 @@ impl Script {
         self.steps.iter().any(|step| matches!(step, Step::Close))
     }
 
+    /// Whether what the peer sends first is no CLC message.
+    pub(super) fn is_other_protocol(&self) -> bool {
+        let first = self.steps.iter().find_map(|step| match step {
+            Step::Send(bytes) => bytes.first_chunk(),
+            _ => None,
+        });
+        first.is_some_and(|eye_catcher| !EYE_CATCHERS.contains(eye_catcher))
+    }
+
     /// The kernel must time out: the answer takes at least `from` seconds, and not much longer.
     pub(super) fn after(mut self, from: u64) -> Self {
         // The kernel's timer started somewhat earlier.
@@ -151,6 +160,9 @@ impl Script {
         self
     }
 }
+
+/// SMCR and SMCD, in EBCDIC.
+const EYE_CATCHERS: [[u8; 4]; 2] = [[0xe2, 0xd4, 0xc3, 0xd9], [0xe2, 0xd4, 0xc3, 0xc4]];
 
 /// Moves those scripts to the end after which the kernel avoids the path to the peer for a while,
 /// since no RDMA packet arrived.

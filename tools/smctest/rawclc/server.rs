@@ -111,11 +111,11 @@ fn answers(m: &Messages) -> Vec<Script> {
         // It has connected at the same time, too.
         accept_with("a proposal", m.proposal.clone(), Tcp),
         accept_with("a confirm", m.confirm.clone(), lost),
-        accept_with("100 KB of zeroes", vec![0; 100_000], lost),
+        accept_with("100 KB of zeroes", vec![0; 100_000], Again),
         accept_with(
             "a greeting of SMTP",
             b"220 mail.example.net ESMTP\r\n".to_vec(),
-            lost,
+            Again,
         ),
         Script::new(
             "an accept before the proposal",

@@ -67,6 +67,8 @@ pub(super) struct RawTcp<'a> {
     pub(super) end: End,
     /// Whether the peer's SYN carried the SMC option.
     pub(super) peer_has_smc: bool,
+    /// The maximum segment size in the peer's SYN.
+    pub(super) peer_mss: Option<u16>,
 }
 
 impl<'a> RawTcp<'a> {
@@ -162,6 +164,7 @@ impl<'a> RawTcp<'a> {
         tcp.flow.peer.1 = request.source_port;
         tcp.ack = request.seq.wrapping_add(1);
         tcp.peer_has_smc = request.smc_options() > 0;
+        tcp.peer_mss = request.mss();
         Ok(tcp)
     }
 
@@ -204,6 +207,7 @@ impl<'a> RawTcp<'a> {
             options: SYN_OPTIONS.to_vec(),
             end: End::Open,
             peer_has_smc: false,
+            peer_mss: None,
         }
     }
 

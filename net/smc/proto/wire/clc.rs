@@ -174,11 +174,12 @@ impl Header {
     /// [`Malformed`] if no message begins with these bytes. No answer is sent then.
     pub fn peek(bytes: &[u8; HEADER_LEN]) -> Result<Self, Malformed> {
         let raw: &RawClcHeader = zerocopy::transmute_ref!(bytes);
-        let version = Version::from_nibble(raw.version_types >> 4).ok_or(Malformed::Version)?;
-        let message_type = ClcType::from_number(raw.kind).ok_or(Malformed::MessageType)?;
+        // First: what begins otherwise is another protocol.
         if !is_eye_catcher(raw.eye_catcher) {
             return Err(Malformed::EyeCatcher);
         }
+        let version = Version::from_nibble(raw.version_types >> 4).ok_or(Malformed::Version)?;
+        let message_type = ClcType::from_number(raw.kind).ok_or(Malformed::MessageType)?;
         let len = raw.len.get();
         if usize::from(len) < MIN_LEN {
             return Err(Malformed::LengthMismatch);

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Another connection in place of one that was made for SMC.
+
+use core::mem::size_of_val;
+
+use super::{
+    SockAddr,
+    TcpSocket, //
+};
+use crate::{
+    bindings,
+    prelude::*, //
+};
+
+/// Options of the application that `tcp_disconnect` resets.
+struct ForgottenOptions {
+    /// TCP_MAXSEG.
+    user_mss: u16,
+    /// TCP_WINDOW_CLAMP.
+    window_clamp: u32,
+    /// TCP_RTO_MIN_US, in jiffies.
+    rto_min: u32,
+    /// TCP_DELACK_MAX_US, in jiffies.
+    delack_max: u32,
+}
+
+impl TcpSocket {
+    /// Resets the connection, or what is left of it, and begins another one to the same address, without SMC in the SYN
+    /// and without waiting. Unless the application has bound a port that it named, the new connection has another one.
+    ///
+    /// # Errors
+    ///
+    /// `EINPROGRESS` is the usual result; `ENOTCONN` if there is no connection to replace, or the application has shut
+    /// it down; TCP's.
+    pub fn reconnect_without_smc(&self) -> Result {
+        // That of a connection that has ended, too.
+        let mut peer = self.last_peer()?;
+        let len = size_of_val(&peer) as i32;
+        // SAFETY: The storage is valid for its length.
+        let addr = unsafe { SockAddr::new((&raw mut peer).cast(), len) };
+        let state = self.state();
+        if !state.is_connected() && !state.is_closed() {
+            return Err(ENOTCONN);
+        }
+        let options = self.forgotten_options();
+        self.disconnect()?;
+        self.restore_options(&options);
+        // Not the error of the connection that was reset.
+        let _ = self.take_err();
+        self.set_syn_smc(false);
+        self.connect(addr, bindings::O_NONBLOCK as i32)
+    }
+
+    fn forgotten_options(&self) -> ForgottenOptions {
+        let tcp = self.sk_ptr().cast::<bindings::tcp_sock>();
+        // SAFETY: A live TCP socket; the fields are integers, which are written whole.
+        unsafe {
+            ForgottenOptions {
+                user_mss: (&raw const (*tcp).rx_opt.user_mss).read_volatile(),
+                window_clamp: (&raw const (*tcp).window_clamp).read_volatile(),
+                rto_min: (&raw const (*tcp).inet_conn.icsk_rto_min).read_volatile(),
+                delack_max: (&raw const (*tcp).inet_conn.icsk_delack_max).read_volatile(),
+            }
+        }
+    }
+
+    fn restore_options(&self, options: &ForgottenOptions) {
+        self.locked(|sk| {
+            let tcp = sk.cast::<bindings::tcp_sock>();
+            // SAFETY: A live TCP socket, locked.
+            unsafe {
+                (&raw mut (*tcp).rx_opt.user_mss).write_volatile(options.user_mss);
+                (&raw mut (*tcp).window_clamp).write_volatile(options.window_clamp);
+                (&raw mut (*tcp).inet_conn.icsk_rto_min).write_volatile(options.rto_min);
+                (&raw mut (*tcp).inet_conn.icsk_delack_max).write_volatile(options.delack_max);
+            }
+        });
+    }
+}
