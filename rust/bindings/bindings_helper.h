@@ -18,6 +18,7 @@
 #include <linux/net.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter_ipv4.h>
+#include <uapi/linux/netfilter_ipv4/ip_tables.h>
 #include <linux/netdevice.h>
 #include <linux/nsproxy.h>
 #include <linux/pci.h>
@@ -83,6 +84,7 @@ enum smc_layout {
 	SMC_SIZEOF_MSGHDR = sizeof(struct msghdr),
 	SMC_OFFSETOF_MSG_COUNT = offsetof(struct msghdr, msg_iter.count),
 	SMC_OFFSETOF_SK_INCOMING_CPU = offsetof(struct sock, sk_incoming_cpu),
+	SMC_OFFSETOF_SK_TXREHASH = offsetof(struct sock, sk_txrehash),
 	SMC_OFFSETOF_ICSK_ULP_DATA = offsetof(struct inet_connection_sock, icsk_ulp_data),
 	SMC_OFFSETOF_KEEPALIVE_TIME = offsetof(struct tcp_sock, keepalive_time),
 	SMC_OFFSETOF_NOTSENT_LOWAT = offsetof(struct tcp_sock, notsent_lowat),

@@ -128,6 +128,15 @@ unsafe fn sock(old: *mut bindings::sock, new: *mut bindings::sock) {
         sk_pacing_status,
         __sk_common.skc_bound_dev_if,
     });
+    // They have no names here that do not depend on the order of unions in the structure.
+    // CAST: Offsets.
+    const INCOMING_CPU: usize = bindings::smc_layout_SMC_OFFSETOF_SK_INCOMING_CPU as usize;
+    const TXREHASH: usize = bindings::smc_layout_SMC_OFFSETOF_SK_TXREHASH as usize;
+    // SAFETY: By the caller's promise; the fields are an `int` and a byte at these offsets.
+    unsafe {
+        *new.byte_add(INCOMING_CPU).cast::<i32>() = *old.byte_add(INCOMING_CPU).cast::<i32>();
+        *new.byte_add(TXREHASH).cast::<u8>() = *old.byte_add(TXREHASH).cast::<u8>();
+    }
     #[cfg(CONFIG_NET_RX_BUSY_POLL)]
     copy!(old, new, { sk_ll_usec, sk_busy_poll_budget, sk_prefer_busy_poll, });
     // SAFETY: By the caller's promise.
