@@ -219,8 +219,12 @@ impl<'a> ClcChannel<'a> {
         !matches!(self.tcp.recv(&mut [0], true, &mut left), Err(e) if e == EAGAIN)
     }
 
-    /// What the peer did since its last message. Reads nothing, does not wait.
+    /// What the peer did since its last message; unknown while a call of the application has TCP locked. Reads nothing,
+    /// does not wait.
     pub(crate) fn tcp_activity(&self) -> TcpActivity {
+        if self.tcp.is_locked() {
+            return TcpActivity::None;
+        }
         match self.tcp.recv(&mut [0], true, &mut 0) {
             Err(e) if e == EAGAIN => TcpActivity::None,
             Ok(0) | Err(_) => TcpActivity::Eof,

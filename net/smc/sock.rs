@@ -20,6 +20,7 @@ mod listen;
 mod ops;
 mod options;
 mod shared;
+mod shutdown;
 
 use kernel::{
     impl_has_work,
@@ -30,7 +31,6 @@ use kernel::{
         aref::ARef,
         atomic::{
             Atomic,
-            Full,
             Relaxed,
             Release, //
         },
@@ -396,36 +396,6 @@ impl Sock {
         self.role == Role::Server && self.orphan.lock().is_some()
     }
 
-    /// shutdown(2) with argument `how` while the handshake runs.
-    fn shutdown_late(&self, how: i32) {
-        // CAST: 0, 1 or 2.
-        let bits = (how + 1) as u32;
-        let mut old = self.late_shutdown.load(Relaxed);
-        while let Err(other) = self.late_shutdown.cmpxchg(old, old | bits, Full) {
-            old = other;
-        }
-        self.apply_late_shutdown();
-    }
-
-    /// Shuts down what has come of the handshake, if the application has asked for that meanwhile. Called after either
-    /// has happened.
-    fn apply_late_shutdown(&self) {
-        if !matches!(self.phase(), Phase::Active | Phase::Fallback) {
-            return;
-        }
-        let bits = self.late_shutdown.xchg(0, Full);
-        if bits == 0 {
-            return;
-        }
-        // CAST: two bits.
-        let (how, bits) = (bits as i32 - 1, bits as u8);
-        let _ = match self.conn() {
-            Some(conn) => active::shutdown(self, &conn, how),
-            None => self.tcp.shutdown(how).map(|()| self.sk.add_shutdown(bits)),
-        };
-        self.sk.wake_state();
-    }
-
     /// Ends the socket: the application has closed it, or will never accept it.
     /// Context: may sleep.
     fn end(this: Arc<Self>) {
@@ -471,6 +441,10 @@ impl WorkItem for Sock {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
+        if !this.tcp.await_unlocked() {
+            // It is the turn of others meanwhile.
+            return Self::schedule_work(this.as_arc_borrow());
+        }
         match this.phase() {
             Phase::Connecting => connect::connect_work(&this),
             Phase::Listening => accept::tcp_listen_work(&this),

@@ -164,6 +164,11 @@ bool smc_helper_sock_owned_by_user(const struct sock *sk)
 	return sock_owned_by_user(sk);
 }
 
+bool smc_helper_sock_owned_by_user_nocheck(const struct sock *sk)
+{
+	return sock_owned_by_user_nocheck(sk);
+}
+
 void smc_helper_sk_wmem_queued_add(struct sock *sk, int val)
 {
 	sk_wmem_queued_add(sk, val);

@@ -77,7 +77,10 @@ pub use tcp::{
     TcpSocket,
     TcpState, //
 };
-pub use wait::WaitEnd;
+pub use wait::{
+    WaitEnd,
+    FOREVER, //
+};
 
 pub use bindings::{
     POLLERR,
@@ -105,6 +108,7 @@ constants! {
         AF_SMC = "The family of SMC sockets.",
         IPPROTO_SMC = "The protocol of SMC sockets of AF_INET.";
     i32:
+        IPV6_2292PKTOPTIONS = "What came with the connection's packets, as RFC 2292 has it.",
         IP_TOS = "The type of service of packets, by which SO_PRIORITY is set, too.",
         SMC_INFO = "Which way a socket's data go, and why: `struct smc_info`.",
         SMC_LIMIT_HS = "Take on no more handshakes than can be worked on at once; not 0 for yes.",
@@ -126,6 +130,7 @@ constants! {
         SO_SNDTIMEO_OLD = "How long a sender waits.",
         SO_ZEROCOPY = "Send from the application's memory.",
         SOL_IP = "Level of the options of IPv4.",
+        SOL_IPV6 = "Level of the options of IPv6.",
         SOL_SMC = "Level of SMC's options.",
         SOL_SOCKET = "Level of the options of all sockets.",
         SOL_TCP = "Level of TCP's options.",

@@ -36,6 +36,12 @@ pub(crate) fn run(context: &Context) -> Result<()> {
     accept_beside(context, &blocked, |page| {
         page.set_option(&blocked, libc::IPPROTO_IP, libc::IP_OPTIONS, 40)
     })?;
+    // Of a value that is longer than any option not all is copied. This one reads the rest after it has the lock.
+    accept_beside(context, &blocked, |page| {
+        // It is no valid one.
+        let _ = page.set_option(&blocked, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, 300_000);
+        Ok(())
+    })?;
     accept_beside(context, &blocked, |page| {
         page.get_option(&blocked, libc::IPPROTO_TCP, TCP_AO_INFO)
             .map(drop)

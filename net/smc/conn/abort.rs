@@ -199,6 +199,10 @@ impl WorkItem for Conn {
     fn run(this: Arc<Self>) {
         let tcp = this.with(ConnInner::tcp_to_reset);
         if let Some(tcp) = tcp {
+            // Where the application has closed its socket no call of it is left.
+            if !tcp.await_unlocked() {
+                return this.schedule_tcp_reset();
+            }
             tcp.abort(ECONNABORTED);
         }
     }

@@ -21,6 +21,7 @@ use smc_proto::conn::SendFlags;
 
 use super::{
     options,
+    shutdown,
     Phase,
     Sock,
     SockState, //
@@ -40,6 +41,7 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Carrier) -> bool 
     let version = conn.version();
     let successes = conn.stats(&this.shared.stats).successes(this.role);
     let first = conn.clone();
+    shutdown::apply_to_new(this, &conn);
     match this.transition(from, SockState::Active(conn)) {
         Ok(_) => {
             // Those that were set just before went to the application's socket alone: who sets one looks for a
@@ -54,7 +56,7 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Carrier) -> bool 
             this.first.populate(first);
             successes.count(version);
             this.show_incoming();
-            this.apply_late_shutdown();
+            shutdown::apply_late(this);
             this.sk.wake_connected();
             this.sk.wake_writable();
             hook_tcp(this);
@@ -246,15 +248,6 @@ pub(super) fn poll(this: &Sock, conn: &Carrier) -> u32 {
     this.sk.set_nospace();
     // Space may have become free before that.
     conn.poll(&this.sk)
-}
-
-/// shutdown(2).
-pub(super) fn shutdown(this: &Sock, conn: &Carrier, how: i32) -> Result {
-    conn.shutdown(&this.sk, how)?;
-    // CAST: 0, 1 or 2, which `shutdown` has checked.
-    this.sk.add_shutdown((how + 1) as u8);
-    this.sk.wake_state();
-    Ok(())
 }
 
 /// The application undoes the connect, or accept, and may use the socket for something else.

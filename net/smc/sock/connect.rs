@@ -154,7 +154,9 @@ fn start_tcp(
     this.tcp.set_syn_smc(info.is_none());
     // What became of an earlier attempt does not matter any more.
     let _ = this.sk.take_err();
-    this.late_shutdown.store(0, Relaxed);
+    // What was shut down before, as the next handshake is to have the whole connection.
+    this.late_shutdown
+        .store(this.tcp.take_shutdown().into(), Relaxed);
     // Before TCP is what the work of an earlier attempt might take for that.
     this.attempts.fetch_add(1, Full);
     match this.tcp.connect(addr, O_NONBLOCK) {
@@ -220,12 +222,13 @@ fn disconnect(this: &Arc<Sock>) -> Result {
 /// As of TCP: `EOPNOTSUPP` where the administrator has that disabled, or if the address is of no family, `EINVAL` for
 /// one that is too short, `EALREADY`, `EISCONN`, or that with which an attempt ended.
 pub(super) fn fast_open(this: &Arc<Sock>, msg: &mut Msg<'_>) -> Result {
-    let is_tcp = options::fall_back(this, Reason::OptionUnsupported).is_ok();
+    let is_enabled = this.sk.is_fast_open_enabled();
+    let is_tcp = is_enabled && options::fall_back(this, Reason::OptionUnsupported).is_ok();
     if is_tcp && !this.connect_result_pending.load(Relaxed) {
         return Ok(());
     }
     let family = msg.family();
-    if !this.sk.is_fast_open_enabled() || matches!(family, Ok(Some(AF_UNSPEC))) {
+    if !is_enabled || matches!(family, Ok(Some(AF_UNSPEC))) {
         return Err(EOPNOTSUPP);
     }
     family?;

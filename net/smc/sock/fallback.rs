@@ -30,6 +30,7 @@ use smc_proto::{
 };
 
 use super::{
+    shutdown,
     FallbackInfo,
     Phase,
     Sock,
@@ -55,15 +56,21 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
     let Ok(before) = this.transition(from, SockState::Fallback(info)) else {
         return false;
     };
-    // Without it TCP wakes too often, which is harmless.
-    let _ = this.tcp.set_rcvlowat(&this.sk);
+    // A worker does not wait for calls that have begun since.
+    let is_free = before.phase() == Phase::Init || !this.tcp.is_locked();
+    if is_free {
+        // Without it TCP wakes too often, which is harmless.
+        let _ = this.tcp.set_rcvlowat(&this.sk);
+    }
     show_options(this);
     // Nobody can wait for a connection that was not accepted.
-    if this.role == Role::Client {
+    if is_free && this.role == Role::Client {
         share_waiters(this);
     }
     match before.phase() {
         Phase::Init if this.role == Role::Client => {
+            // An attempt before may have offered SMC. Nobody would run the handshake.
+            this.tcp.set_syn_smc(false);
             this.uncounted.store(info.reason.code(), Release);
         }
         _ => count(this, info.reason),
@@ -72,7 +79,7 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
         this.sk.set_err(e);
     }
     if before.phase() != Phase::Init {
-        this.apply_late_shutdown();
+        shutdown::apply_late(this);
         // TCP's events before this were not forwarded.
         this.sk.wake_connected();
         if this.tcp.poll() & net::POLLIN != 0 {

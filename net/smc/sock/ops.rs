@@ -37,6 +37,7 @@ use super::{
     fallback,
     listen,
     options,
+    shutdown,
     Phase,
     Shared,
     Sock, //
@@ -149,11 +150,11 @@ impl StreamSocket for Sock {
             return Err(EINVAL);
         }
         if let Some(conn) = this.conn() {
-            return active::shutdown(&this, &conn, how);
+            return shutdown::shutdown(&this, &conn, how);
         }
         let _setup = this.setup.lock();
         if this.phase() == Phase::Connecting && this.tcp.state().is_open() {
-            this.shutdown_late(how);
+            shutdown::shutdown_late(&this, how);
             if how == 2 && this.phase() == Phase::Connecting {
                 // The attempt is over, unless the server has what it needs already.
                 let _ = this.tcp.shutdown(how);
@@ -175,7 +176,7 @@ impl StreamSocket for Sock {
         this.sk.wake_state();
         // If the handshake was done in between, it is that connection which is meant.
         match this.conn() {
-            Some(conn) => active::shutdown(&this, &conn, how),
+            Some(conn) => shutdown::shutdown(&this, &conn, how),
             None => Ok(()),
         }
     }

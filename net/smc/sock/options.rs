@@ -62,7 +62,7 @@ pub(super) fn set(
             net::SO_ATTACH_REUSEPORT_CBPF
             | net::SO_ATTACH_REUSEPORT_EBPF
             | net::SO_DETACH_REUSEPORT_BPF,
-        ) => this.tcp.setsockopt(level, name, value),
+        ) => while_decided(&this, || this.tcp.setsockopt(level, name, value)),
         (net::SOL_SOCKET, _) => set_socket(&this, caller, name, value),
         (net::SOL_SMC, net::SMC_LIMIT_HS) => {
             this.limit_hs.store(value.read_int()? != 0, Relaxed);
@@ -89,8 +89,14 @@ pub(super) fn set(
             | net::TCP_FASTOPEN_KEY
             | net::TCP_FASTOPEN_NO_COOKIE,
         ) => {
-            this.tcp.setsockopt(level, name, value)?;
-            fall_back(&this.into(), Reason::OptionUnsupported)
+            let sock = this.into();
+            let _setup = this.setup.lock();
+            match this.phase() {
+                Phase::Init | Phase::Fallback => this.tcp.setsockopt(level, name, value)?,
+                _ => return Err(EINVAL),
+            }
+            fallback::switch_to_fallback(&sock, &[Phase::Init], Reason::OptionUnsupported.into());
+            Ok(())
         }
         (net::SOL_TCP, net::TCP_DEFER_ACCEPT) => {
             this.tcp.setsockopt(level, name, value)?;
@@ -178,8 +184,8 @@ fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: SockOptIn<'_>) 
     };
     let is_tcp_asked = name == net::SO_ATTACH_FILTER;
     if is_tcp_asked {
-        // Who may do so with a TCP socket. The program is read with the lock of that held.
-        this.tcp.setsockopt(net::SOL_SOCKET, name, value)?;
+        // Who may do so with a TCP socket.
+        while_decided(this, || this.tcp.setsockopt(net::SOL_SOCKET, name, value))?;
     }
     let result = match is_refused {
         true => value.read_int().and(Err(EOPNOTSUPP)),
@@ -248,6 +254,7 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result
                 None => Ok(()),
             }
         }
+        (net::SOL_IPV6, net::IPV6_2292PKTOPTIONS) => while_decided(this, of_tcp),
         (net::SOL_TCP, net::TCP_ULP) if this.sk.was_tcp() => {
             out.write(Sock::ULP.to_bytes_with_nul())
         }
@@ -258,6 +265,32 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result
             _ => of_tcp(),
         },
         _ => of_tcp(),
+    }
+}
+
+/// Runs `call`, in which TCP accesses the application's memory with its lock held, for as long as that takes: not
+/// while the worker of connect(2) may want that lock. (Other workers ask whether they would have to wait.)
+/// Context: may sleep, also until the attempt to connect is over.
+///
+/// # Errors
+///
+/// `ERESTARTSYS` for a signal, and those of `call`.
+fn while_decided(this: &Sock, call: impl FnOnce() -> Result) -> Result {
+    loop {
+        let setup = this.setup.lock();
+        match this.phase() {
+            // No attempt begins meanwhile.
+            Phase::Init => return call(),
+            Phase::Connecting => drop(setup),
+            _ => {
+                drop(setup);
+                return call();
+            }
+        }
+        let is_decided = || this.phase() != Phase::Connecting;
+        this.sk
+            .wait_until(net::FOREVER, false, is_decided)
+            .map_err(|end| end.errno())?;
     }
 }
 

@@ -103,7 +103,7 @@ impl SockOptIn<'_> {
 /// Bytes of a value that are copied without an allocation.
 const SHORT_VALUE: usize = 64;
 
-/// The longest value that is copied: no option has a longer one, but for netfilter's.
+/// The longest value that is copied: no option has a longer one, but for netfilter's tables.
 const LONGEST_VALUE: usize = 256 << 10;
 
 impl SockOptIn<'_> {
@@ -150,11 +150,6 @@ impl SockOptIn<'_> {
             Err(e) if e == EINVAL && left > 0 => Err(EFAULT),
             result => result,
         }
-    }
-
-    /// Returns whether the value is longer than [`Self::copied`] copies.
-    pub(super) fn is_huge(&self) -> bool {
-        usize::try_from(self.len).is_ok_and(|len| len > LONGEST_VALUE)
     }
 
     /// A value of the same length at an address that cannot be read. A null pointer stays one, as some options look for

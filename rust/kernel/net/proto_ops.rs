@@ -54,6 +54,13 @@ use crate::{
 const SOL_IP: i32 = bindings::SOL_IP as i32;
 const SOL_IPV6: i32 = bindings::SOL_IPV6 as i32;
 
+/// Names of netfilter's options that replace a table and add counters, the same for IPv4 and IPv6. (Those of IPv6 that
+/// are read with the socket's lock held have other numbers.)
+const NETFILTER_TABLES: [i32; 2] = [
+    bindings::IPT_SO_SET_REPLACE as i32,
+    bindings::IPT_SO_SET_ADD_COUNTERS as i32,
+];
+
 /// Options of TLS.
 const SOL_TLS: i32 = bindings::SOL_TLS as i32;
 
@@ -453,8 +460,8 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
                     // The kernel takes its own copy from kernel memory to what follows a structure for an overflow
                     // (FORTIFY_SOURCE), and warns.
                     SOL_TLS => set(value),
-                    // Netfilter's, which reads them without the socket's lock.
-                    SOL_IP | SOL_IPV6 if value.is_huge() => set(value),
+                    // Tables may be larger than what is copied, and are read without the socket's lock.
+                    SOL_IP | SOL_IPV6 if NETFILTER_TABLES.contains(&name) => set(value),
                     _ => value.copied(set),
                 }
             })

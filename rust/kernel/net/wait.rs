@@ -59,7 +59,7 @@ pub(super) unsafe fn wakeful<R>(queue: *mut bindings::wait_queue_head, f: impl F
 }
 
 /// No timeout, in jiffies.
-pub(super) const FOREVER: isize = isize::MAX;
+pub const FOREVER: isize = isize::MAX;
 
 /// Sleeps until `cond` holds, at most `timeout` jiffies; returns how many of them are left. `cond` may sleep and take
 /// locks. It is first asked on the queue, for callers that have just found that they must wait.

@@ -148,24 +148,46 @@ impl TcpSocket {
         })
     }
 
-    /// Calls `attempt` until it returns something other than `EAGAIN`, sleeping in between.
+    /// Calls `attempt` until it returns something other than `EAGAIN`, sleeping in between, also while a call of the
+    /// application has the socket locked: see [`Self::is_locked`].
     fn retry(&self, left: &mut isize, mut attempt: impl FnMut() -> Result<usize>) -> Result<usize> {
-        let mut result = attempt();
+        let mut result = match *left > 0 && self.is_locked() {
+            true => Err(EAGAIN),
+            false => attempt(),
+        };
         if !matches!(result, Err(e) if e == EAGAIN) {
             return result;
         }
-        // SAFETY: The queue belongs to the socket, which is alive; it is initialised.
-        let waited = unsafe {
-            wait::wait_until(self.queue(), *left, false, || {
-                result = attempt();
-                !matches!(result, Err(e) if e == EAGAIN)
-            })
-        };
-        match waited {
-            Ok(rest) => *left = rest,
-            Err(WaitEnd::Timeout) => *left = 0,
-            Err(end) => return Err(end.errno()),
+        while *left > 0 {
+            let mut is_locked = false;
+            // SAFETY: The queue belongs to the socket, which is alive; it is initialised.
+            let waited = unsafe {
+                wait::wait_until(self.queue(), *left, false, || {
+                    is_locked = self.is_locked();
+                    if !is_locked {
+                        result = attempt();
+                    }
+                    is_locked || !matches!(result, Err(e) if e == EAGAIN)
+                })
+            };
+            match waited {
+                // Nobody says when it is unlocked.
+                Ok(rest) if is_locked => *left = sleep_a_jiffy(rest),
+                Ok(rest) => {
+                    *left = rest;
+                    return result;
+                }
+                Err(WaitEnd::Timeout) => *left = 0,
+                Err(end) => return Err(end.errno()),
+            }
         }
         result
     }
+}
+
+/// Sleeps for a jiffy; returns how many of `left` are left.
+fn sleep_a_jiffy(left: isize) -> isize {
+    // SAFETY: The caller may sleep.
+    let early = unsafe { bindings::schedule_timeout_uninterruptible(1) };
+    left.saturating_sub(1).saturating_add(early).max(0)
 }

@@ -4,13 +4,26 @@
 //!
 //! C header: [`include/net/tcp_states.h`](srctree/include/net/tcp_states.h)
 
-use kernel::error::to_result;
+use kernel::{
+    error::to_result,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
 
 use super::TcpSocket;
 use crate::{
     bindings,
     prelude::*, //
 };
+
+/// How long [`TcpSocket::await_unlocked`] waits: most calls have the lock for some microseconds.
+const UNLOCK_PAUSES: [Delta; 3] = [
+    Delta::from_micros(50),
+    Delta::from_millis(1),
+    Delta::from_millis(10),
+];
 
 /// A TCP state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +95,49 @@ impl TcpSocket {
         let sk = self.sk_ptr();
         // SAFETY: The socket is alive; the field is read whole.
         TcpState(unsafe { (&raw const (*sk).__sk_common.skc_state).read_volatile() })
+    }
+
+    /// Takes back what was shut down of a socket that has no connection (`RCV_SHUTDOWN`, `SEND_SHUTDOWN`), and returns
+    /// it.
+    /// Context: may sleep.
+    pub fn take_shutdown(&self) -> u8 {
+        let sk = self.sk_ptr();
+        // SAFETY: The socket is alive; the field is read whole.
+        if unsafe { (&raw const (*sk).sk_shutdown).read_volatile() } == 0 {
+            return 0;
+        }
+        self.locked(|sk| {
+            // SAFETY: The socket is alive and locked; others read the field whole.
+            unsafe {
+                let field = &raw mut (*sk).sk_shutdown;
+                let mask = field.read_volatile();
+                field.write_volatile(0);
+                mask
+            }
+        })
+    }
+
+    /// Whether a task has the socket locked (`lock_sock`).
+    ///
+    /// That may be a call of the application in a page fault, in memory that a program serves (FUSE, userfaultfd), for
+    /// as long as that likes: many options are read and written with the lock held. Workers that serve others, too, ask
+    /// before they wait for the lock.
+    /// Context: any.
+    pub fn is_locked(&self) -> bool {
+        // SAFETY: The socket is alive.
+        unsafe { bindings::sock_owned_by_user_nocheck(self.sk_ptr()) }
+    }
+
+    /// Waits some milliseconds at most until nobody has the socket locked; returns whether that is so.
+    /// Context: may sleep.
+    pub fn await_unlocked(&self) -> bool {
+        for pause in UNLOCK_PAUSES {
+            if !self.is_locked() {
+                return true;
+            }
+            fsleep(pause);
+        }
+        !self.is_locked()
     }
 
     /// Whether there is a protocol on top of TCP.

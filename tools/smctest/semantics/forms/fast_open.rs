@@ -13,6 +13,8 @@ use smc_user::Socket;
 use super::Form;
 use crate::semantics::answer::answer;
 use crate::semantics::rig::await_events;
+use crate::semantics::rig::Rig;
+use crate::semantics::rig::SOON;
 
 /// Returns what the call says without an address, with this one, with one of no family, and with one that is too short
 /// to have a family.
@@ -34,6 +36,20 @@ fn attempts(socket: &Socket, address: SocketAddr) -> Result<String> {
     ]
 }
 
+/// Connects to a listener by the first data; returns what arrives of them.
+fn first_data(rig: &Rig<'_>, socket: &Socket) -> Result<String> {
+    let (listener, address) = rig.listener()?;
+    let mut buffer = [0; 8];
+    let sent = socket.send_to(b"hello", libc::MSG_FASTOPEN, address);
+    if sent.is_err() {
+        return answer![sent];
+    }
+    let server = listener.accept(0)?;
+    server.set_timeout(SOON)?;
+    let len = server.recv(&mut buffer, 0);
+    answer![sent, len, buffer.starts_with(b"hello")]
+}
+
 /// Returns what arrives of a byte that is sent last.
 fn last(from: &Socket, to: &Socket) -> Result<String> {
     let mut buffer = [0; 8];
@@ -49,6 +65,27 @@ pub(super) const FORMS: &[Form] = &[
         let socket = rig.open()?;
         let sent = socket.send_to(b"data", libc::MSG_FASTOPEN, address);
         answer![sent, socket.take_error()?, attempts(&socket, address)?]
+    }),
+    Form::new("after a refusal", |rig| {
+        let refused = rig.open()?;
+        let answer = refused.connect(rig.refusing()?);
+        answer![answer, first_data(rig, &refused)?]
+    }),
+    Form::new("after an address without a route", |rig| {
+        let socket = rig.open()?;
+        let answer = socket.connect(rig.unrouted());
+        answer![answer, first_data(rig, &socket)?]
+    }),
+    Form::new("after a connection that was undone", |rig| {
+        let client = rig.pair()?.client;
+        client.connect(Address::unspecified())?;
+        let _ = client.take_error();
+        first_data(rig, &client)
+    }),
+    Form::new("after it has listened", |rig| {
+        let (listener, _) = rig.listener()?;
+        listener.shutdown(libc::SHUT_RD)?;
+        first_data(rig, &listener)
     }),
     Form::new("on a connection", |rig| {
         let pair = rig.pair()?;

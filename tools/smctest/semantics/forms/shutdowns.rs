@@ -28,6 +28,30 @@ fn after(socket: &Socket) -> String {
 
 pub(super) const FORMS: &[Form] = &[
     Form::new("fresh", |rig| each(|| rig.open())),
+    Form::new("fresh, for receiving, then connected", |rig| {
+        let pair = rig.pair_with(|client| {
+            let _ = client.shutdown(libc::SHUT_RD);
+            Ok(())
+        })?;
+        let sent = pair.client.send(b"hello", 0);
+        answer![
+            sent,
+            pair.server.recv(&mut [0; 8], 0),
+            pair.client.recv(&mut [0; 8], 0)
+        ]
+    }),
+    Form::new("fresh, for sending, then connected", |rig| {
+        let pair = rig.pair_with(|client| {
+            let _ = client.shutdown(libc::SHUT_WR);
+            Ok(())
+        })?;
+        let sent = pair.server.send(b"hello", 0);
+        answer![
+            sent,
+            pair.client.recv(&mut [0; 8], 0),
+            pair.client.send(b"x", libc::MSG_NOSIGNAL)
+        ]
+    }),
     Form::new("listening", |rig| each(|| Ok(rig.listener()?.0))),
     Form::new("connecting", |rig| {
         each(|| {

@@ -81,8 +81,11 @@ impl TcpSocket {
         unsafe { bindings::tcp_set_syn_smc(self.sk_ptr(), on) };
     }
 
-    /// To be called before the socket is closed, or disconnected.
-    pub(in crate::net::tcp) fn leave_option(&self) {}
+    /// To be called before the socket is closed, or disconnected: TCP leaves what it offers as it is.
+    /// Context: may sleep.
+    pub(in crate::net::tcp) fn leave_option(&self) {
+        self.set_syn_smc(false);
+    }
 }
 
 /// A listener has a hook from now on, which is asked whether to refuse a request.

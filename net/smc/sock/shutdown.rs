@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! shutdown(2) of a connection, also of one that is not there yet.
+
+use kernel::sync::atomic::{
+    Full,
+    Relaxed, //
+};
+use kernel_ext::prelude::*;
+
+use super::{
+    Phase,
+    Sock, //
+};
+use crate::carrier::Carrier;
+
+/// shutdown(2).
+pub(super) fn shutdown(this: &Sock, conn: &Carrier, how: i32) -> Result {
+    conn.shutdown(&this.sk, how)?;
+    // CAST: 0, 1 or 2, which `shutdown` has checked.
+    this.sk.add_shutdown((how + 1) as u8);
+    this.sk.wake_state();
+    Ok(())
+}
+
+/// shutdown(2) with argument `how` while the handshake runs.
+pub(super) fn shutdown_late(this: &Sock, how: i32) {
+    // CAST: 0, 1 or 2.
+    let bits = (how + 1) as u32;
+    let mut old = this.late_shutdown.load(Relaxed);
+    while let Err(other) = this.late_shutdown.cmpxchg(old, old | bits, Full) {
+        old = other;
+    }
+    apply_late(this);
+}
+
+/// Shuts down what has come of the handshake, if the application has asked for that meanwhile. Called after either has
+/// happened.
+pub(super) fn apply_late(this: &Sock) {
+    if !matches!(this.phase(), Phase::Active | Phase::Fallback) {
+        return;
+    }
+    let bits = this.late_shutdown.xchg(0, Full);
+    if bits == 0 {
+        return;
+    }
+    // CAST: two bits.
+    let (how, bits) = (bits as i32 - 1, bits as u8);
+    let _ = match this.conn() {
+        Some(conn) => shutdown(this, &conn, how),
+        None => this.tcp.shutdown(how).map(|()| this.sk.add_shutdown(bits)),
+    };
+    this.sk.wake_state();
+}
+
+/// As [`apply_late`], to a connection that the application does not see yet: no call of it can be in the way.
+pub(super) fn apply_to_new(this: &Sock, conn: &Carrier) {
+    let bits = this.late_shutdown.xchg(0, Full);
+    if bits != 0 {
+        // CAST: two bits.
+        let _ = shutdown(this, conn, bits as i32 - 1);
+    }
+}
