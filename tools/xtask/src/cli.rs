@@ -264,7 +264,6 @@ fn run_script(dirs: &Dirs, args: VmArgs, options: &KernelOptions<'_>) -> Result<
         timeout: Duration::from_secs(600),
         cpus: 2,
         mem: "2G".to_owned(),
-        leaks: true,
         trouble: Vec::new(),
         shortage: false,
         extras: Vec::new(),

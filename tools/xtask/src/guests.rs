@@ -81,8 +81,6 @@ pub(crate) struct GuestSpec {
     pub(crate) timeout: Duration,
     pub(crate) cpus: u32,
     pub(crate) mem: String,
-    /// Whether to check for memory leaks afterwards, if the kernel supports it.
-    pub(crate) leaks: bool,
     /// Patterns of messages in the kernel log that must occur: the script plants faults.
     pub(crate) trouble: Vec<String>,
     /// Whether allocations fail, so that the kernel's messages about that are expected.
@@ -205,7 +203,6 @@ impl GuestSpec {
                 .context("every: `N days` wanted")
         })?;
         let mem = field("mem").unwrap_or("2G").to_owned();
-        let leaks = field("leaks") != Some("no");
         let mut extras = Vec::from_iter(roce);
         for (name, value, extra) in [
             ("dma", "bounced", Extra::Bounced),
@@ -230,7 +227,6 @@ impl GuestSpec {
             timeout: Duration::from_secs(timeout),
             cpus,
             mem,
-            leaks,
             trouble: head
                 .iter()
                 .filter_map(|l| l.strip_prefix("# trouble: "))
@@ -447,7 +443,6 @@ impl<'a> ScriptRun<'a> {
             env,
             cpus: self.spec.cpus,
             mem: self.spec.mem.clone(),
-            leaks: self.spec.leaks,
             shortage: self.spec.shortage,
             counts_instructions: self.spec.counts_instructions,
             timeout: self.spec.timeout * booted.kernel.flavour.slowness(),

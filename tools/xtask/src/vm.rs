@@ -41,8 +41,6 @@ pub(crate) struct Guest<'a> {
     /// Memory size as the kernel takes it: `2G`.
     pub(crate) mem: String,
     pub(crate) timeout: Duration,
-    /// Whether to check for memory leaks after the script.
-    pub(crate) leaks: bool,
     /// Whether messages about failed allocations are expected.
     pub(crate) shortage: bool,
     /// Whether the clock counts instructions, one a nanosecond; under QEMU only.

@@ -33,7 +33,6 @@ pub(super) fn write(
         ("VM_SHARE_TYPE", if uml { "hostfs" } else { "9p" }),
         ("VM_OFF", if uml { "o" } else { "b" }),
         ("VM_INTERACTIVE", if interactive { "1" } else { "" }),
-        ("VM_LEAKS", if guest.leaks { "1" } else { "" }),
         ("VM_NAME", &guest.name),
     ] {
         text.push_str(&format!("{name}={}\n", quote(value)));
