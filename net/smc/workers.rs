@@ -23,17 +23,17 @@ use kernel_ext::{
     workqueue::OwnedWorkqueue, //
 };
 
-/// Maximum concurrent work items of a queue: the maximum of a workqueue (`WQ_MAX_ACTIVE`).
-const MOST: u16 = 2048;
+/// Workers for handshakes of each kind: the kernel's maximum for a workqueue.
+const WQ_MAX_ACTIVE: u16 = 2048;
 
-/// Handshakes of a kind at a time: of clients, and of listeners where workers are shared. Further connections are TCP's
-/// alone, so that nobody waits for those of another user; the other workers are for such connections. For other
-/// listeners there is SMC_LIMIT_HS.
+/// Handshakes at a time: of clients, and of listeners where ordinary users share the workers, so that nobody waits for
+/// those of another user. Further connections are TCP's alone; those of clients need a worker for a moment, for which
+/// the rest is there. Other listeners are limited one by one (`MAX_HANDSHAKES`), and together by SMC_LIMIT_HS.
 const MAX_CONCURRENT: u32 = 1536;
 
 /// Connections whose first data are awaited at a time, each by a worker (TCP_DEFER_ACCEPT). Further ones are accepted
 /// without data, as accept(2) may return one without in any case.
-const MAX_DEFERRED: u32 = 1024;
+const MAX_DEFERRED: u16 = 1024;
 
 static OF_USERS: Global<Workers> = Global::new();
 
@@ -70,11 +70,11 @@ impl Workers {
     fn new(is_shared: bool) -> Result<Self> {
         Ok(Self {
             is_shared,
-            handshakes: OwnedWorkqueue::unbound(c"smc_handshake", MOST.into())?,
+            handshakes: OwnedWorkqueue::unbound(c"smc_handshake", WQ_MAX_ACTIVE.into())?,
             queued_handshakes: Atomic::new(0),
-            connects: OwnedWorkqueue::unbound(c"smc_connect", MOST.into())?,
+            connects: OwnedWorkqueue::unbound(c"smc_connect", WQ_MAX_ACTIVE.into())?,
             running_connects: Atomic::new(0),
-            deferred: OwnedWorkqueue::unbound(c"smc_deferred", MOST.into())?,
+            deferred: OwnedWorkqueue::unbound(c"smc_deferred", MAX_DEFERRED.into())?,
             deferred_accepts: Atomic::new(0),
         })
     }
@@ -90,7 +90,7 @@ impl Workers {
     /// Whether as many handshakes of listeners run, or wait for a worker, as can run at once.
     /// Context: any.
     pub(crate) fn is_congested(&self) -> bool {
-        self.queued_handshakes.load(Relaxed) >= MOST.into()
+        self.queued_handshakes.load(Relaxed) >= WQ_MAX_ACTIVE.into()
     }
 
     /// Whether a listener is to take on no further handshake, whatever its SMC_LIMIT_HS.
@@ -111,7 +111,7 @@ impl Workers {
     /// Counts a connection whose first data are awaited, until [`Self::end_deferred`]; returns whether one more may be.
     /// Context: any.
     pub(crate) fn begin_deferred(&self) -> bool {
-        let may_begin = self.deferred_accepts.fetch_add(1, Relaxed) < MAX_DEFERRED;
+        let may_begin = self.deferred_accepts.fetch_add(1, Relaxed) < MAX_DEFERRED.into();
         if !may_begin {
             self.end_deferred();
         }
