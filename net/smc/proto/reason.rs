@@ -52,13 +52,13 @@ reasons! {
         "Lower net.smc.rmem and net.smc.wmem, or set net.smc.smcr_buf_type to 1 or 2, so that buffers need not be contiguous.";
     TimeoutConfirmLink = 0x0201_0000, "TIMEOUT_CL", Both,
         "The new link was never confirmed: no CONFIRM_LINK arrived in time over RDMA.",
-        "RDMA traffic does not get through: check the firewalls for UDP port 4791 (RoCE) or TCP ports from 49152 on (iWARP), the MTU, and that both GIDs reach each other (rping).";
+        "RDMA traffic does not get through: check the firewalls for UDP port 4791 (RoCE) or TCP ports from 49152 on (iWARP), the MTU, and that both ends reach each other by RDMA (smc check HOST).";
     TimeoutAddLink = 0x0202_0000, "TIMEOUT_AL", Nobody,
         "The second link was not added in time.",
         "Check RDMA connectivity of the second port.";
     ConfigError = 0x0300_0000, "CNFERR", Client,
         "The interface has no IP prefix that could be offered, and version 2 is not offered.",
-        "Give the interface an address with a prefix, or configure a user EID (smcd ueid add) to use version 2.";
+        "Give the interface an address with a prefix, or configure an enterprise ID (smc ueid add NAME) to use version 2.";
     PeerNoSmc = 0x0301_0000, "PEERNOSMC", Both,
         "The peer does not speak SMC: its SYN carried no SMC option.",
         "Load the smc module and use AF_SMC on the other side; see that no rule there denies it (smc policy show), that no firewall strips TCP option 254 and that no SYN cookies were sent.";
@@ -67,16 +67,16 @@ reasons! {
         "Exempt this traffic from the xfrm policy if it may run unencrypted over RDMA.";
     NoSmcDevice = 0x0303_0000, "NOSMCDEV", Both,
         "No usable RDMA device belongs to this connection's interface.",
-        "See that an RDMA port on this interface is active (rdma link show), has a RoCE GID, and shares a PNETID with it (smc_pnet).";
+        "See that an RDMA port on this interface is active (rdma link show), has a RoCE GID (smc dev), and is on the same physical network if that of either has a name (smc pnet show).";
     NoSmcdDevice = 0x0303_0001, "NOSMCDDEV", Server,
         "The client offered SMC-D only and there is no SMC-D device here.",
-        "SMC-D needs an ISM device; let the client offer SMC-R.";
+        "Let the client offer SMC-R: SMC-D is for two ends on one machine only.";
     NoSmcrDevice = 0x0303_0002, "NOSMCRDEV", Server,
         "No usable RDMA device was found for version 2.",
         "See that an RDMA port on this interface is active and has a RoCE v2 GID with an IPv4 address in the right subnet.";
     NoIsmV2Support = 0x0303_0003, "NOISM2SUPP", Server,
-        "The client offered only SMC-D version 2, which is not supported here.",
-        "Let the client offer SMC-R.";
+        "The client offered only SMC-D version 2, of a device that is not this machine's or may not be used.",
+        "Let the client offer SMC-R. If both ends are on one machine, see whether shared memory is on (smc info).";
     NoV2Extension = 0x0303_0004, "NOV2EXT", Server,
         "The proposal offers version 2 without its version 2 extension.",
         "The peer's SMC is defective or a middlebox changed the data; update the peer.";
@@ -91,7 +91,7 @@ reasons! {
         "Let the client offer SMC-R.";
     NoUeid = 0x0303_0008, "NOUEID", Server,
         "The client offered version 2 without any user EID.",
-        "Configure a user EID on the client (smcd ueid add).";
+        "Configure an enterprise ID on the client (smc ueid add NAME).";
     ReleaseError = 0x0303_0009, "RELEASEERR", Both,
         "The peer named a release of version 2 that was not agreed on.",
         "Update the peer.";
@@ -103,13 +103,13 @@ reasons! {
         "Set net.smc.smcr_max_links_per_lgr to at least 1 on both sides.";
     ModeUnsupported = 0x0304_0000, "MODEUNSUPP", Client,
         "The server answered with a technology, version or parameter that was not proposed.",
-        "Update the peer; compare the EIDs of both sides (smcd ueid show).";
+        "Update the peer; compare the enterprise IDs of both sides (smc ueid show).";
     RmbeEyeCatcher = 0x0305_0000, "RMBE_EC", Both,
         "The peer wants an eye catcher in the RMB element, which is not supported.",
         "The peer is not compatible with Linux; nothing to change here.";
     OptionUnsupported = 0x0306_0000, "OPTUNSUPP", Client,
-        "The socket uses TCP Fast Open, which cannot carry SMC.",
-        "Do not use MSG_FASTOPEN or the TCP_FASTOPEN options on this socket.";
+        "The socket uses TCP Fast Open or TCP_REPAIR, which cannot carry SMC.",
+        "Do not use MSG_FASTOPEN, the TCP_FASTOPEN options or TCP_REPAIR on this socket.";
     DifferentPrefix = 0x0307_0000, "DIFFPREFIX", Server,
         "The client is in another IP subnet, which version 1 cannot cross.",
         "Configure the same user EID on both sides to use version 2, or put both into one subnet.";
@@ -142,7 +142,7 @@ reasons! {
         "The link group was lost on one side; retry, the next connection builds a new one.";
     PeerDeclined = 0x0500_0000, "PEERDECL", Local,
         "The peer declined.",
-        "Look at the peer diagnosis, and at the fallback reason on the peer (smcss -a, smcr stats).";
+        "Look at the peer diagnosis, and at the fallback reason on the peer (smc ss, smc stats).";
     Internal = 0x0999_0000, "INTERR", Both,
         "The link group could not be created.",
         "See the kernel log.";
