@@ -216,7 +216,7 @@ impl<'a> ClcChannel<'a> {
     /// Context: may sleep.
     pub(crate) fn wait_tcp_activity(&self, wait: Duration) -> bool {
         let mut left = clock::timeout(wait);
-        !matches!(self.tcp.recv(&mut [0], true, &mut left), Err(e) if e == EAGAIN)
+        !matches!(self.tcp.peek(&mut [0], &mut left), Err(e) if e == EAGAIN)
     }
 
     /// What the peer did since its last message; unknown while a call of the application has TCP locked. Reads nothing,
@@ -225,7 +225,7 @@ impl<'a> ClcChannel<'a> {
         if self.tcp.is_locked() {
             return TcpActivity::None;
         }
-        match self.tcp.recv(&mut [0], true, &mut 0) {
+        match self.tcp.peek(&mut [0], &mut 0) {
             Err(e) if e == EAGAIN => TcpActivity::None,
             Ok(0) | Err(_) => TcpActivity::Eof,
             Ok(_) => TcpActivity::Data,
@@ -301,7 +301,7 @@ pub(crate) fn pending_message(tcp: &TcpSocket) -> Option<ClcType> {
         return None;
     }
     let mut bytes = [0; MAX_LEN];
-    let len = tcp.recv(&mut bytes, true, &mut 0).ok()?;
+    let len = tcp.peek(&mut bytes, &mut 0).ok()?;
     let header = peek_header(bytes.get(..len)?)?.ok()?;
     (len >= header.message_len()).then_some(header.message_type())
 }

@@ -92,16 +92,12 @@ pub(crate) fn own_gid() -> Option<DeviceGid> {
 }
 
 /// A server that waits for its client.
+#[pin_data]
 struct Offered {
     sk: ARef<Sk>,
     tcp: Arc<TcpSocket>,
     token: u64,
     gid: DeviceGid,
-    taken: Pin<KBox<Taken>>,
-}
-
-#[pin_data]
-struct Taken {
     #[pin]
     state: SpinLock<OfferState>,
 }
@@ -124,18 +120,15 @@ impl SmcdOffer {
     /// Context: may sleep.
     pub(crate) fn new(sk: &ARef<Sk>, tcp: &Arc<TcpSocket>) -> Result<Self> {
         let device = DEVICE.get().ok_or(ENODEV)?;
-        let token = random::number_u64();
-        let taken = pin_init!(Taken {
-            state <- new_spinlock!(OfferState::Open, "smc::smcd::Taken::state"),
-        });
-        let offered = Arc::new(
-            Offered {
+        let (token, gid) = (random::number_u64(), device.gid);
+        let offered = Arc::pin_init(
+            pin_init!(Offered {
                 sk: sk.clone(),
                 tcp: tcp.clone(),
                 token,
-                gid: device.gid,
-                taken: KBox::pin_init(taken, GFP_KERNEL)?,
-            },
+                gid,
+                state <- new_spinlock!(OfferState::Open, "smc::smcd::Offered::state"),
+            }),
             GFP_KERNEL,
         )?;
         let node = RBTreeNode::new(token, offered.clone(), GFP_KERNEL)?;
@@ -155,7 +148,7 @@ impl SmcdOffer {
         if !self.0.gid.is_of(client) {
             return None;
         }
-        let mut state = self.0.taken.state.lock();
+        let mut state = self.0.state.lock();
         match &*state {
             OfferState::Taken(conn) if conn.pair.client.token == client.token => {
                 let conn = conn.clone();
@@ -175,7 +168,7 @@ impl Drop for SmcdOffer {
         }
         // A client that has taken it, and of which the server does not know, has lost its peer. One that is about to
         // take it finds that it has ended.
-        let state = mem::replace(&mut *self.0.taken.state.lock(), OfferState::Ended);
+        let state = mem::replace(&mut *self.0.state.lock(), OfferState::Ended);
         if let OfferState::Taken(conn) = state {
             conn.close(&self.0.sk, Some(0));
         }
@@ -209,7 +202,7 @@ pub(crate) fn attach(
         pair: pair.clone(),
         role,
     };
-    let mut state = offered.taken.state.lock();
+    let mut state = offered.state.lock();
     let is_open = matches!(*state, OfferState::Open);
     if is_open {
         *state = OfferState::Taken(conn(Role::Server));

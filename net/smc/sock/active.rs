@@ -91,7 +91,7 @@ pub(super) fn on_tcp_event(this: &Sock) {
     let Some(conn) = this.conn().filter(|_| has_tcp_data(this)) else {
         return;
     };
-    match this.tcp.recv(&mut [0], true, &mut 0) {
+    match this.tcp.peek(&mut [0], &mut 0) {
         Ok(1..) => conn.kill(ECONNABORTED),
         Ok(0) => {}
         // An error that came after the look at errors.

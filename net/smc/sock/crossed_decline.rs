@@ -103,7 +103,7 @@ impl Sock {
         // Read before the peek: if TCP cannot receive more, the peek shows everything.
         let is_all = !self.tcp.state().may_receive();
         let mut head = [0; Head::LEN];
-        let front = match self.tcp.recv(&mut head, true, &mut 0) {
+        let front = match self.tcp.peek(&mut head, &mut 0) {
             Err(e) if e == EAGAIN => Front::Nothing,
             Err(e) => {
                 self.sk.set_err(e);

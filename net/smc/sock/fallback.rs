@@ -132,9 +132,8 @@ fn count(this: &Sock, reason: Reason) {
 fn count_late(this: &Sock) {
     if this.uncounted.load(Relaxed) != 0 {
         let code = this.uncounted.xchg(0, Full);
-        let reason = Reason::ALL.iter().find(|reason| reason.code() == code);
-        if let Some(reason) = reason {
-            count(this, *reason);
+        if let Some(reason) = Reason::from_code(code) {
+            count(this, reason);
         }
     }
 }

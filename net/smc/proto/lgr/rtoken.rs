@@ -215,9 +215,7 @@ impl<'a> Rtokens<'a> {
 
     /// Releases a claimed element, which is not written to any more. Does nothing if the peer has deleted the buffer.
     pub fn release(&mut self, id: RtokenIdx, element: RmbeIndex) {
-        let row = self.rows.get_mut(id.index);
-        let row = row.filter(|row| row.generation == id.generation);
-        if let Some((word, bit)) = row.and_then(|row| row.claim_of(element)) {
+        if let Some((word, bit)) = self.row_mut(id).and_then(|row| row.claim_of(element)) {
             *word &= !bit;
         }
     }
@@ -228,11 +226,7 @@ impl<'a> Rtokens<'a> {
     ///
     /// Fails for key zero, and if the row is gone.
     pub fn set(&mut self, id: RtokenIdx, idx: LinkIdx, token: Rtoken) -> Result<(), Refused> {
-        let row = self
-            .rows
-            .get_mut(id.index)
-            .filter(|row| row.generation == id.generation);
-        row.ok_or(Refused::NoLink)?.set(idx, token)
+        self.row_mut(id).ok_or(Refused::NoLink)?.set(idx, token)
     }
 
     /// Returns the row of the buffer with `rkey` on link `idx`.
@@ -246,11 +240,7 @@ impl<'a> Rtokens<'a> {
     /// Returns a buffer's token on link `idx`; `None` if the peer deleted the buffer or sent no token for this link:
     /// then it must not be written to.
     pub fn get(&self, id: RtokenIdx, idx: LinkIdx) -> Option<Rtoken> {
-        let row = self
-            .rows
-            .get(id.index)
-            .filter(|row| row.generation == id.generation);
-        row?.get(idx)
+        self.row(id)?.get(idx)
     }
 
     /// Removes every buffer with `rkey` on link `idx`, on all links; returns whether there was one.
@@ -278,6 +268,16 @@ impl<'a> Rtokens<'a> {
     /// Returns true if none of the caller's rows is free.
     pub fn is_full(&self) -> bool {
         self.position(RtokenEntry::is_empty).is_none()
+    }
+
+    fn row(&self, id: RtokenIdx) -> Option<&RtokenEntry> {
+        let row = self.rows.get(id.index);
+        row.filter(|row| row.generation == id.generation)
+    }
+
+    fn row_mut(&mut self, id: RtokenIdx) -> Option<&mut RtokenEntry> {
+        let row = self.rows.get_mut(id.index);
+        row.filter(|row| row.generation == id.generation)
     }
 
     fn position(&self, test: impl Fn(&RtokenEntry) -> bool) -> Option<usize> {

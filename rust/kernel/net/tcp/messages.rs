@@ -31,22 +31,22 @@ impl TcpSocket {
         Ok(())
     }
 
-    /// Receives available data, at least one byte, into `buf`; returns 0 at the end of the stream. Waits up to `left`
-    /// jiffies, and subtracts the time waited. `peek` leaves the data queued.
+    /// Copies available data, at least one byte, into `buf`, and leaves them queued. Returns their number; 0 at the end
+    /// of the stream. Waits up to `left` jiffies, and subtracts the time waited.
     ///
     /// # Errors
     ///
     /// `EAGAIN` at the timeout, `ERESTARTSYS` or `EINTR` for a signal, and TCP's.
-    pub fn recv(&self, buf: &mut [u8], peek: bool, left: &mut isize) -> Result<usize> {
-        self.retry(left, || self.recv_now(buf, peek))
+    pub fn peek(&self, buf: &mut [u8], left: &mut isize) -> Result<usize> {
+        self.retry(left, || self.recv_now(buf, true))
     }
 
     /// Peeks at the first bytes, until `is_enough` holds for them, `buf` is full or no more can come. Returns their
-    /// number; 0 at the end of the stream. Waits as [`TcpSocket::recv`].
+    /// number; 0 at the end of the stream. Waits as [`TcpSocket::peek`].
     ///
     /// # Errors
     ///
-    /// `EAGAIN` at the timeout, and those of [`TcpSocket::recv`].
+    /// `EAGAIN` at the timeout, and those of [`TcpSocket::peek`].
     pub fn peek_until(
         &self,
         buf: &mut [u8],
@@ -67,15 +67,15 @@ impl TcpSocket {
         })
     }
 
-    /// Receives until `buf` is full. As [`TcpSocket::recv`] otherwise.
+    /// Receives until `buf` is full. As [`TcpSocket::peek`] otherwise.
     ///
     /// # Errors
     ///
-    /// `ECONNRESET` at the end of the stream; those of [`TcpSocket::recv`].
+    /// `ECONNRESET` at the end of the stream; those of [`TcpSocket::peek`].
     pub fn recv_exact(&self, buf: &mut [u8], left: &mut isize) -> Result {
         let mut done = 0;
         while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            match self.recv(rest, false, left)? {
+            match self.retry(left, || self.recv_now(rest, false))? {
                 0 => return Err(ECONNRESET),
                 len => done += len,
             }

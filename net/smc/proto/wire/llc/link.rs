@@ -180,14 +180,10 @@ impl DeleteReason {
     pub const OPERATOR: Self = Self(0x0002_0000);
     /// Requested by the program, for example because the link group is unused.
     pub const PROGRAM: Self = Self(0x0003_0000);
-    /// The peer broke the protocol.
-    pub const PROTOCOL_VIOLATION: Self = Self(0x0004_0000);
     /// A symmetric link makes the asymmetric one superfluous.
     pub const ASYMMETRIC_UNNEEDED: Self = Self(0x0005_0000);
     /// Response: no such link.
     pub const UNKNOWN_LINK: Self = Self(0x0010_0000);
-    /// Response: no such link group.
-    pub const UNKNOWN_LINK_GROUP: Self = Self(0x0020_0000);
 }
 
 impl ConfirmLink {

@@ -203,7 +203,7 @@ fn is_same(a: Callback, b: Callback) -> bool {
     a.map(|f| f as usize) == b.map(|f| f as usize)
 }
 
-/// Calls the original of a callback, and before and after it these functions if the socket has a hook.
+/// Runs `f`, which calls the original of a callback, if the socket has a hook, else only the original.
 ///
 /// A socket with this callback may have no hook: the callback may have been read before the hook was dropped, or copied
 /// with the rest of a socket, and its user data may be another user's. Then TCP's own is called.
@@ -211,46 +211,32 @@ fn is_same(a: Callback, b: Callback) -> bool {
 /// # Safety
 ///
 /// `sk` must be a live TCP socket.
-unsafe fn surround(
+unsafe fn with_hook(
     sk: *mut bindings::sock,
     which: impl FnOnce(&Callbacks) -> Callback,
-    before: impl FnOnce(&SavedCallbacks),
-    after: impl FnOnce(&SavedCallbacks),
+    f: impl FnOnce(&SavedCallbacks, &dyn Fn()),
 ) {
     // SAFETY: The caller promises that the socket is alive.
     unsafe { bindings::callback_read_lock_bh(sk) };
     // SAFETY: As above, and the lock is held until the end.
     let cell = unsafe { SavedCallbacks::of(sk) };
-    if let Some(cell) = cell {
-        before(cell);
-    }
     let saved = match cell {
         Some(cell) => Some(&cell.saved),
         None => DEFAULTS.as_ref(),
     };
-    if let Some(original) = saved.and_then(which) {
-        // SAFETY: The kernel's own callback, called as the kernel would have.
-        unsafe { original(sk) };
-    }
-    if let Some(cell) = cell {
-        after(cell);
+    let callback = saved.and_then(which);
+    let original = || {
+        if let Some(callback) = callback {
+            // SAFETY: The kernel's own callback, called as the kernel would have.
+            unsafe { callback(sk) };
+        }
+    };
+    match cell {
+        Some(cell) => f(cell, &original),
+        None => original(),
     }
     // SAFETY: Taken above.
     unsafe { bindings::callback_read_unlock_bh(sk) };
-}
-
-/// Calls the original of a callback, and then `then` if the socket has a hook; see [`surround`].
-///
-/// # Safety
-///
-/// As for [`surround`].
-unsafe fn forward(
-    sk: *mut bindings::sock,
-    which: impl FnOnce(&Callbacks) -> Callback,
-    then: impl FnOnce(&SavedCallbacks),
-) {
-    // SAFETY: By the caller's promise.
-    unsafe { surround(sk, which, |_| {}, then) };
 }
 
 /// # Safety
@@ -259,10 +245,13 @@ unsafe fn forward(
 unsafe extern "C" fn data_ready(sk: *mut bindings::sock) {
     // SAFETY: By the caller's promise.
     unsafe {
-        forward(
+        with_hook(
             sk,
             |saved| saved.data_ready,
-            |cell| cell.owner.as_arc_borrow().readable(),
+            |cell, original| {
+                original();
+                cell.owner.as_arc_borrow().readable();
+            },
         )
     };
 }
@@ -273,15 +262,15 @@ unsafe extern "C" fn data_ready(sk: *mut bindings::sock) {
 unsafe extern "C" fn state_change(sk: *mut bindings::sock) {
     // SAFETY: By the caller's promise.
     unsafe {
-        surround(
+        with_hook(
             sk,
             |saved| saved.state_change,
-            |cell| {
+            |cell, original| {
                 cell.owner
                     .as_arc_borrow()
-                    .state_change(&|| to_result(bindings::sock_error(sk)))
+                    .state_change(&|| to_result(bindings::sock_error(sk)));
+                original();
             },
-            |_| {},
         )
     };
 }
@@ -292,10 +281,11 @@ unsafe extern "C" fn state_change(sk: *mut bindings::sock) {
 unsafe extern "C" fn write_space(sk: *mut bindings::sock) {
     // SAFETY: By the caller's promise.
     unsafe {
-        forward(
+        with_hook(
             sk,
             |saved| saved.write_space,
-            |cell| {
+            |cell, original| {
+                original();
                 if bindings::sk_stream_is_writeable(sk) {
                     cell.owner.as_arc_borrow().writable();
                 }
@@ -310,16 +300,16 @@ unsafe extern "C" fn write_space(sk: *mut bindings::sock) {
 unsafe extern "C" fn error_report(sk: *mut bindings::sock) {
     // SAFETY: By the caller's promise.
     unsafe {
-        surround(
+        with_hook(
             sk,
             |saved| saved.error_report,
             // Who is woken finds the error where the owner has put it.
-            |cell| {
+            |cell, original| {
                 cell.owner
                     .as_arc_borrow()
-                    .error(&|| to_result(bindings::sock_error(sk)))
+                    .error(&|| to_result(bindings::sock_error(sk)));
+                original();
             },
-            |_| {},
         )
     };
 }
@@ -336,10 +326,10 @@ pub(in crate::net::tcp) unsafe fn refuses_smc(
     let mut is_refused = false;
     // SAFETY: By the caller's promise.
     unsafe {
-        forward(
+        with_hook(
             listener,
             |_| None,
-            |cell| is_refused = cell.owner.as_arc_borrow().refuses_smc(request),
+            |cell, _| is_refused = cell.owner.as_arc_borrow().refuses_smc(request),
         )
     };
     is_refused
