@@ -73,7 +73,7 @@ settings! {
     Autocorking: range(c"autocorking_size", 0, u32::MAX, 64 * 1024),
     BufType: range(c"smcr_buf_type", 0, 2, 0),
     TestLink: seconds(c"smcr_testlink_time", 30),
-    // The C module has neither of these.
+    // The C module has neither this nor the next one.
     TrafficClass: SysctlEntry {
         name: c"smcr_traffic_class",
         bounds: Bounds::Signed(TrafficClass::OF_SOCKET, u8::MAX as i32),
@@ -174,7 +174,8 @@ impl Config {
         self.time(Setting::TestLink)
     }
 
-    /// Returns how long a link group without connections is kept; slightly less than on a client.
+    /// Returns how long a server keeps a link group without connections; a client keeps it a little longer
+    /// ([`Role::idle_time`](smc_proto::lgr::Role::idle_time)).
     pub(crate) fn idle_time(&self) -> Duration {
         self.time(Setting::IdleTime)
     }

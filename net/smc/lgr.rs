@@ -103,7 +103,7 @@ struct LgrInner {
     end: Option<TerminateReason>,
     /// When to free unused RMBs.
     free_rmbs_at: Option<Instant>,
-    /// When the next timer of a connection is due (orphan, silence, cork, no memory, RMBE).
+    /// When the next timer of a connection is due ([`LgrConn::on_timer`]).
     conn_timer_at: Option<Instant>,
     echoes: Echoes,
     llc: LlcState,

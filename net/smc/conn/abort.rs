@@ -180,9 +180,10 @@ impl Conn {
 }
 
 impl ConnInner {
-    /// Returns the TCP connection to be reset, if the connection was aborted: where the link has failed at this end
-    /// only, the reset is all that the peer hears of. close(2) resets TCP itself, as it may come before the work runs.
-    /// The TCP connection of an orphan is closed already, but for that of [`Conn::reset_tcp`].
+    /// Returns the TCP connection to be reset. That of an open socket is if the connection was aborted: where the link
+    /// has failed at this end only, the reset is all that the peer hears of. close(2) calls this itself, as it may come
+    /// before the work runs. That of a closed socket is if the close was a reset ([`Conn::reset_tcp`]), once nothing is
+    /// awaited of the peer any more.
     pub(super) fn tcp_to_reset(&mut self) -> Option<Arc<TcpSocket>> {
         let owner = self.owner.as_ref().filter(|_| self.stream.is_killed());
         match owner {

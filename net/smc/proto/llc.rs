@@ -8,7 +8,7 @@
 //! with its deadline; an answer is matched by its subject, so that a late one does not end a later flow. Requests of
 //! the peer about links are queued during a flow. (RFC 7609 sections 3.3, 3.5.5 and appendix C.7; C file `smc_llc.c`.)
 //!
-//! - [`first`]: CONFIRM_LINK on the first link of a group
+//! - [`first_contact`]: CONFIRM_LINK on the first link of a group
 //! - [`add`]: ADD_LINK and related messages, for every further link
 //! - `delete`: DELETE_LINK, of one link or all
 //! - [`rkey`]: CONFIRM_RKEY and DELETE_RKEY, both ways

@@ -46,7 +46,7 @@ pub type ActiveLinks = LinkMap<Option<LinkPorts>>;
 pub enum PortChoice {
     /// One that no link of the group uses.
     Unused,
-    /// That of the link which the LLC flow uses.
+    /// One that a link of the group uses, by which the peer is reached.
     Same,
 }
 

@@ -7,8 +7,7 @@
 //! section 3.3, figure of the rtoken; C functions `smc_rtoken_*`). Connections that write to elements of the same
 //! buffer share its row.
 //!
-//! The caller owns the rows, so that it can allocate on demand: start with some, and append [`RtokenEntry::EMPTY`] up
-//! to [`MAX_ROWS`] when [`Rtokens::is_full`].
+//! The caller owns the rows, and allocates them: up to [`MAX_ROWS`] of [`RtokenEntry::EMPTY`].
 
 use super::{LinkIdx, LinkMap, MAX_LINKS};
 use crate::id::{RemoteAddr, Rkey, RmbeIndex};

@@ -4,7 +4,7 @@
 
 use crate::cause::Cause;
 
-/// RdmaLimits of a device, or the least that a link needs.
+/// Limits of a device, or the least that a link needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RdmaLimits {
     /// Memory ranges of a send or an RDMA write.

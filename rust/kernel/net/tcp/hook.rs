@@ -2,8 +2,9 @@
 
 //! Hooks for the events of a TCP socket.
 //!
-//! The callbacks of a connection are replaced by ones that call the original first and then the owner of the [`Hook`].
-//! Nothing is taken away from TCP: tasks that sleep on its queue are woken as before.
+//! The callbacks of a connection are replaced by ones that call the original and the owner of the [`Hook`]: of data and
+//! space first the original, of state changes and errors first the owner, so that whom the original wakes finds what
+//! the owner has noted. Nothing is taken away from TCP: tasks that sleep on its queue are woken as before.
 //!
 //! TCP clones a listener into every connection to it, callbacks included, and such a connection may move elsewhere: a
 //! BPF program may put it into a sockmap, and with `net.ipv4.tcp_migrate_req` another listener of the port may get it.
