@@ -80,7 +80,7 @@ pub(crate) use port::{
     PortQuery, //
 };
 
-static ADAPTERS: Global<IbDevices> = Global::new();
+static DEVICES: Global<IbDevices> = Global::new();
 own_record! { IbDevice: ClientKey<IbDevice> }
 
 /// Ports used of a device (C: `SMC_MAX_PORTS`).
@@ -131,7 +131,7 @@ pub(crate) struct DeviceRegistry {
 impl DeviceRegistry {
     /// Registers for all devices, present and future.
     pub(crate) fn new() -> Result<Self> {
-        let adapters = Arc::pin_init(
+        let devices = Arc::pin_init(
             pin_init!(IbDevices {
                 list <- new_mutex!(KVec::new(), "smc::IbDevices::list"),
                 missing: Atomic::new(Cause::NoDevice.code()),
@@ -140,9 +140,9 @@ impl DeviceRegistry {
             }),
             GFP_KERNEL,
         )?;
-        let list = ADAPTERS.publish(adapters.clone())?;
+        let list = DEVICES.publish(devices.clone())?;
         // Devices that were added before one that failed may have had events.
-        let client = ClientRegistration::new(c"smc_ib").inspect_err(|_| adapters.check.stop())?;
+        let client = ClientRegistration::new(c"smc_ib").inspect_err(|_| devices.check.stop())?;
         Ok(Self {
             _client: client,
             _list: list,
@@ -153,8 +153,8 @@ impl DeviceRegistry {
 impl Drop for DeviceRegistry {
     fn drop(&mut self) {
         // The work must not hold the last reference to the object it is part of.
-        if let Some(adapters) = ADAPTERS.get() {
-            adapters.check.stop();
+        if let Some(devices) = DEVICES.get() {
+            devices.check.stop();
         }
     }
 }
@@ -164,11 +164,11 @@ struct PortEventWork;
 
 impl Job for PortEventWork {
     fn run(&self) -> Option<Jiffies> {
-        let adapters = ADAPTERS.get()?;
-        let list = adapters.list.lock();
+        let devices = DEVICES.get()?;
+        let list = devices.list.lock();
         list.iter()
-            .filter(|adapter| adapter.event_pending.xchg(false, Full))
-            .for_each(|adapter| adapter.check_ports());
+            .filter(|ib_device| ib_device.event_pending.xchg(false, Full))
+            .for_each(|ib_device| ib_device.check_ports());
         None
     }
 }
@@ -177,11 +177,11 @@ impl Client for IbDevice {
     type Data = IbDevice;
 
     fn add(device: Arc<Device>) -> Result<Arc<IbDevice>> {
-        let adapters = ADAPTERS.get().ok_or(ENODEV)?;
+        let devices = DEVICES.get().ok_or(ENODEV)?;
         let shortage = link::limits(&device).shortage(&link::needs(transport_of(&device)));
-        let mut list = adapters.list.lock();
-        let serial = adapters.last_serial.fetch_add(1, Relaxed) + 1;
-        let adapter = pin_init!(IbDevice {
+        let mut list = devices.list.lock();
+        let serial = devices.last_serial.fetch_add(1, Relaxed) + 1;
+        let ib_device = pin_init!(IbDevice {
             serial,
             device,
             event_pending: Atomic::new(false),
@@ -190,35 +190,35 @@ impl Client for IbDevice {
             unusable: Atomic::new(shortage.map_or(0, |shortage| shortage.cause.code())),
             answers <- new_mutex!([None; MAX_PORTS as usize], "smc::IbDevice::answers"),
         });
-        let adapter = Arc::pin_init(adapter, GFP_KERNEL)?;
-        list.push(adapter.clone(), GFP_KERNEL)?;
-        adapters.update_missing(&list);
+        let ib_device = Arc::pin_init(ib_device, GFP_KERNEL)?;
+        list.push(ib_device.clone(), GFP_KERNEL)?;
+        devices.update_missing(&list);
         drop(list);
-        let name = adapter.device.name();
+        let name = ib_device.device.name();
         match shortage {
             None => pr_info!("adding RDMA device {name}\n"),
             Some(Shortage {
                 limit, has, needs, ..
             }) => pr_warn!("RDMA device {name} cannot be used: {limit}: {has}, {needs} needed\n"),
         }
-        Ok(adapter)
+        Ok(ib_device)
     }
 
-    fn remove(adapter: Arc<IbDevice>) {
-        pr_info!("removing RDMA device {}\n", adapter.device.name());
-        if let Some(adapters) = ADAPTERS.get() {
-            let mut list = adapters.list.lock();
-            list.retain(|other| !Arc::ptr_eq(other, &adapter));
-            adapters.update_missing(&list);
+    fn remove(ib_device: Arc<IbDevice>) {
+        pr_info!("removing RDMA device {}\n", ib_device.device.name());
+        if let Some(devices) = DEVICES.get() {
+            let mut list = devices.list.lock();
+            list.retain(|other| !Arc::ptr_eq(other, &ib_device));
+            devices.update_missing(&list);
         }
         // Checked by groups that are added from now on.
-        adapter.is_gone.store(true, Release);
-        groups::fail_links_on(&adapter.device, |_| true);
+        ib_device.is_gone.store(true, Release);
+        groups::fail_links_on(&ib_device.device, |_| true);
     }
 
-    fn event(adapter: &IbDevice, event: IbEvent) {
+    fn event(ib_device: &IbDevice, event: IbEvent) {
         if matches!(event, IbEvent::Listening | IbEvent::PortActive(_)) {
-            adapter.port_up_pending.store(true, Release);
+            ib_device.port_up_pending.store(true, Release);
         }
         match event {
             IbEvent::Listening
@@ -226,8 +226,8 @@ impl Client for IbDevice {
             | IbEvent::PortError(_)
             | IbEvent::GidChange(_)
             | IbEvent::DeviceFatal => {
-                adapter.event_pending.store(true, Release);
-                ADAPTERS.with(|adapters| adapters.check.run_within(0));
+                ib_device.event_pending.store(true, Release);
+                DEVICES.with(|devices| devices.check.run_within(0));
             }
         }
     }
@@ -236,7 +236,7 @@ impl Client for IbDevice {
 impl IbDevices {
     /// Updates [`why_none`] for the devices that there are now.
     fn update_missing(&self, list: &[Arc<IbDevice>]) {
-        let all = list.iter().map(|adapter| adapter.unusable());
+        let all = list.iter().map(|ib_device| ib_device.unusable());
         let missing = all.fold(Some(Cause::NoDevice), |missing, one| missing.and(one));
         self.missing
             .store(missing.map_or(0, |cause| cause.code()), Relaxed);
@@ -246,7 +246,7 @@ impl IbDevices {
 /// Returns the devices that can be used, from serial number `from` on, oldest first, as [`devices`].
 /// Context: may sleep.
 pub(crate) fn usable_from(from: u64) -> impl Iterator<Item = Arc<IbDevice>> {
-    devices_from(from).filter(|adapter| adapter.unusable().is_none())
+    devices_from(from).filter(|ib_device| ib_device.unusable().is_none())
 }
 
 /// Returns all devices, oldest first. The list is locked to get each of them, not while it is looked at: that may ask
@@ -258,9 +258,9 @@ fn devices() -> impl Iterator<Item = Arc<IbDevice>> {
 
 fn devices_from(mut from: u64) -> impl Iterator<Item = Arc<IbDevice>> {
     core::iter::from_fn(move || {
-        let adapters = ADAPTERS.get()?;
-        let list = adapters.list.lock();
-        let next = list.iter().find(|adapter| adapter.serial >= from)?;
+        let devices = DEVICES.get()?;
+        let list = devices.list.lock();
+        let next = list.iter().find(|ib_device| ib_device.serial >= from)?;
         from = next.serial + 1;
         Some(next.clone())
     })
@@ -269,9 +269,9 @@ fn devices_from(mut from: u64) -> impl Iterator<Item = Arc<IbDevice>> {
 /// Returns why there is no device that can be used; `None` if there is one.
 /// Context: any.
 pub(crate) fn why_none() -> Option<Cause> {
-    let adapters = ADAPTERS.get();
-    adapters.map_or(Some(Cause::NoDevice), |adapters| {
-        Cause::from_code(adapters.missing.load(Relaxed))
+    let devices = DEVICES.get();
+    devices.map_or(Some(Cause::NoDevice), |devices| {
+        Cause::from_code(devices.missing.load(Relaxed))
     })
 }
 
@@ -286,10 +286,10 @@ fn transport_of(device: &Device) -> Transport {
 /// Returns true if a device is present, and not being removed.
 /// Context: may sleep.
 pub(crate) fn is_there(device: &Arc<Device>) -> bool {
-    ADAPTERS.get().is_some_and(|adapters| {
-        let list = adapters.list.lock();
+    DEVICES.get().is_some_and(|devices| {
+        let list = devices.list.lock();
         list.iter()
-            .any(|adapter| Arc::ptr_eq(&adapter.device, device))
+            .any(|ib_device| Arc::ptr_eq(&ib_device.device, device))
     })
 }
 
@@ -320,8 +320,8 @@ impl IbDevice {
             "RDMA device {} cannot be used: it has no reliable connected queue pairs\n",
             self.device.name()
         );
-        if let Some(adapters) = ADAPTERS.get() {
-            adapters.update_missing(&adapters.list.lock());
+        if let Some(devices) = DEVICES.get() {
+            devices.update_missing(&devices.list.lock());
         }
     }
 

@@ -159,6 +159,6 @@ fn clear_link(group: &LinkGroup, idx: LinkIdx) {
         rmb.unmap(idx);
         Ok(())
     });
-    group.take_link(idx);
+    group.remove_link(idx);
     group.log_type();
 }

@@ -86,7 +86,7 @@ impl LinkGroup {
             llc.on_message(message, &mut arrival, now)
         });
         if message.deletes_rkeys() {
-            self.look_at_rows();
+            self.notify_rkeys_deleted();
         }
     }
 
@@ -245,7 +245,7 @@ impl LinkGroup {
         self.run_llc(|llc, _, now| llc.on_timeout(now));
         let ask = self.test_links(now);
         let trim = self.free_unused_rmbs_if_due(now);
-        let closing = self.on_closing_timer(now);
+        let closing = self.run_conn_timers(now);
         let llc = self.with_llc(|state, _| state.core.deadline());
         let all = [idle_end, trim, closing, ask, llc];
         all.into_iter().flatten().min()
@@ -283,7 +283,7 @@ impl LinkGroup {
             self.on_llc_link_down(idx);
             link.shut_down();
         }
-        self.for_each(|member| member.on_link_gone());
+        self.for_each(|member| member.release_all());
         self.rmbs.clear();
         self.sndbufs.close();
         self.wake_llc_waiters();

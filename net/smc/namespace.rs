@@ -50,7 +50,7 @@ pub(crate) struct Namespace {
     /// Made with the first socket: most namespaces have none, and a queue has memory for each CPU.
     queues: SetOnce<SocketQueues>,
     /// Held while they are made.
-    making: Pin<KBox<Mutex<()>>>,
+    queues_lock: Pin<KBox<Mutex<()>>>,
 }
 
 /// The queues for the work of a namespace's sockets.
@@ -77,7 +77,7 @@ impl PerNet for Namespace {
             policy: KBox::pin_init(PolicyTable::new()?, GFP_KERNEL)?,
             paths: KBox::pin_init(Paths::new()?, GFP_KERNEL)?,
             queues: SetOnce::new(),
-            making: KBox::pin_init(new_mutex!((), "smc::Namespace::making"), GFP_KERNEL)?,
+            queues_lock: KBox::pin_init(new_mutex!((), "smc::Namespace::queues_lock"), GFP_KERNEL)?,
         };
         Ok(KBox::new(this, GFP_KERNEL)?)
     }
@@ -91,7 +91,7 @@ impl Namespace {
     ///
     /// `ENOMEM`.
     pub(crate) fn provide_queues(&self, net: &NetNs) -> Result {
-        let _making = self.making.lock();
+        let _lock = self.queues_lock.lock();
         if self.queues.as_ref().is_none() {
             self.queues.populate(SocketQueues {
                 listeners: OwnedWorkqueue::unbound(c"smc_listen", 0)?,

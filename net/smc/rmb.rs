@@ -246,8 +246,8 @@ impl Rmb {
         Ok(there)
     }
 
-    /// Creates the memory region on a link and registers it, unless that has been done. Registrations are serialised
-    /// for each RMB.
+    /// Creates the memory region on a link and registers it, unless that has been done. Of two callers at the same time
+    /// one would fail: the caller has the LLC flow of the group.
     /// Context: may sleep.
     pub(crate) fn register(&self, idx: LinkIdx, link: &Arc<Link>) -> Result {
         let mr = self.map(idx, link)?;
@@ -555,7 +555,7 @@ impl RmbPool {
     /// Requests unused RMBs of about `bytes` to be freed, when memory is short; returns the bytes available, at most
     /// `bytes`. [`RmbPool::retire_unused`] chooses them.
     /// Context: any.
-    pub(crate) fn shrink_target(&self, bytes: u64) -> u64 {
+    pub(crate) fn request_shrink(&self, bytes: u64) -> u64 {
         let part = self.unused.get().min(bytes);
         self.shrink_target.fetch_add(part, Relaxed);
         part

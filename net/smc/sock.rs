@@ -154,7 +154,7 @@ pub(crate) struct Sock {
     parent: SpinLock<Option<(Arc<Listener>, Arc<Arriving>)>>,
     /// What accept(2) gives to the application, until then.
     #[pin]
-    orphan: SpinLock<Option<UnattachedSk>>,
+    unaccepted: SpinLock<Option<UnattachedSk>>,
     /// Lock order: see `Documentation/locking.md`.
     #[pin]
     state: SpinLock<SockState>,
@@ -220,7 +220,7 @@ impl Sock {
                 role,
                 shared,
                 parent <- new_spinlock!(None, "smc::Sock::parent"),
-                orphan <- new_spinlock!(None, "smc::Sock::orphan"),
+                unaccepted <- new_spinlock!(None, "smc::Sock::unaccepted"),
                 state <- new_spinlock!(SockState::Init, "smc::Sock::state"),
                 phase: Atomic::new(Phase::Init as u32),
                 first: SetOnce::new(),
@@ -393,7 +393,7 @@ impl Sock {
 
     /// Whether it is a listener's connection that accept(2) has not returned yet.
     fn is_unaccepted(&self) -> bool {
-        self.role == Role::Server && self.orphan.lock().is_some()
+        self.role == Role::Server && self.unaccepted.lock().is_some()
     }
 
     /// Ends the socket: the application has closed it, or will never accept it.
@@ -425,7 +425,7 @@ impl Sock {
             Ok(SockState::Fallback(_)) if this.is_unaccepted() => this.tcp.abort(ECONNABORTED),
             Ok(SockState::Fallback(_)) => {
                 // What is left unread makes a close a reset.
-                this.is_front_clear();
+                this.is_decline_settled();
                 fallback::close(&this);
             }
             _ => {}
@@ -450,7 +450,7 @@ impl WorkItem for Sock {
             Phase::Listening => accept::tcp_listen_work(&this),
             Phase::Init => accept::listen_work(&this),
             Phase::Active => active::on_tcp_event(&this),
-            Phase::Fallback => Self::settle_front(&this),
+            Phase::Fallback => Self::settle_decline(&this),
             Phase::Closed => {}
         }
     }

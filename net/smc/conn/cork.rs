@@ -15,14 +15,14 @@ use super::{
 use crate::clock::now;
 
 /// Longest time that corked data are held back, as with TCP.
-const MOST: Duration = Duration::from_millis(200);
+const CORK_MAX: Duration = Duration::from_millis(200);
 
 impl ConnInner {
     /// Notes whether data are held back from now on. Returns whether the caller has to call [`Conn::watch_cork`].
     pub(crate) fn note_cork(&mut self, is_held: bool) -> bool {
         let was_held = self.corked_until.is_some();
         if is_held != was_held {
-            self.corked_until = is_held.then(|| now().saturating_add(MOST));
+            self.corked_until = is_held.then(|| now().saturating_add(CORK_MAX));
         }
         is_held && !was_held
     }
@@ -39,7 +39,7 @@ impl Conn {
     /// Arms the timer for data that are held back from now on.
     /// Context: does not sleep.
     pub(crate) fn watch_cork(&self) {
-        self.group.arm_conn_timer(MOST);
+        self.group.arm_conn_timer(CORK_MAX);
     }
 
     /// Timer for corked data: sends them if due, else returns the deadline.

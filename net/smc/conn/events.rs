@@ -205,7 +205,7 @@ impl LgrConn for Conn {
         self.note_echo();
     }
 
-    fn on_rows_gone(self: Arc<Self>) {
+    fn on_rkeys_deleted(self: Arc<Self>) {
         self.look_at_row();
     }
 
@@ -231,7 +231,7 @@ impl LgrConn for Conn {
         self.kill(ECONNABORTED);
     }
 
-    fn on_link_gone(self: Arc<Self>) {
+    fn release_all(self: Arc<Self>) {
         let mut inner = self.inner.lock();
         inner.stream.set_no_link();
         inner.stream.detach_sndbuf(true);

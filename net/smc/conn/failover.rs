@@ -214,7 +214,7 @@ impl Conn {
         // Without a buffer no data are sent before this.
         self.kill(ECONNABORTED);
         if !is_reachable {
-            self.clone().on_link_gone();
+            self.clone().release_all();
         }
     }
 

@@ -40,15 +40,15 @@ const OF_PEER: usize = 64;
 /// Memory of the host per group, in all. A group uses some 100 KiB.
 const MEMORY_FOR_ONE: usize = 4 << 20;
 
-/// Ending groups may exceed the limits by this part: their peers may take seconds to answer.
-const ENDING: usize = 4;
+/// Ending groups may exceed the limits by one part in so many: their peers may take seconds to answer.
+const ENDING_DIVISOR: usize = 4;
 
 /// Estimate of the memory freed by the end of a group, pages.
 pub(super) const GROUP_PAGES: usize = (100 << 10) / PAGE_SIZE;
 
-/// Part of its idle time after which a group without connections may be ended for lack of memory: most idle groups are
-/// used again soon.
-const IDLE_LONG: u32 = 20;
+/// For lack of memory a group without connections may be ended after one part in so many of its idle time: most idle
+/// groups are used again soon.
+const IDLE_DIVISOR: u32 = 20;
 
 /// Returns the maximum number of groups.
 pub(super) fn most() -> usize {
@@ -89,7 +89,7 @@ impl LgrList {
         for (count, limit, is_any, cause) in limits {
             let is_meant = |other, group: &LinkGroup| is_any || is_peer(other, group);
             let has_room = count.living < limit || self.terminate_idlest(now(), is_meant);
-            if !has_room || count.all >= limit + limit / ENDING {
+            if !has_room || count.all >= limit + limit / ENDING_DIVISOR {
                 return Err(cause);
             }
         }
@@ -125,7 +125,7 @@ impl Groups {
             if left == 0 {
                 break;
             }
-            let since = now.saturating_sub(group.params.times.idle.div(IDLE_LONG));
+            let since = now.saturating_sub(group.params.times.idle.div(IDLE_DIVISOR));
             if group.terminate_if_idle(TerminateReason::Idle, since) {
                 left -= 1;
             }

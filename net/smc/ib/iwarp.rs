@@ -53,9 +53,9 @@ use crate::{
 ///
 /// The cause for the port that comes nearest.
 pub(crate) fn find_iwarp(tcp: &TcpSocket) -> Result<PortGid, Cause> {
-    let adapters = || devices().filter(|adapter| adapter.transport() == Transport::Iwarp);
+    let ib_devices = || devices().filter(|ib_device| ib_device.transport() == Transport::Iwarp);
     // Most hosts have none, and are done here.
-    if adapters().next().is_none() {
+    if ib_devices().next().is_none() {
         return Err(Cause::NoDevice);
     }
     let route = tcp.route_device().ok_or(Cause::NoInterface)?;
@@ -63,15 +63,16 @@ pub(crate) fn find_iwarp(tcp: &TcpSocket) -> Result<PortGid, Cause> {
     let name = Gid::of_iwarp(own).ok_or(Cause::NoAddress)?;
     let wanted = pnetid_of(tcp, &route);
     let mut missing = Cause::NoDevice;
-    for adapter in adapters().filter(|adapter| adapter.device.accessible_in(tcp.netns_id())) {
-        for port in adapter.ports() {
-            let is_on = |netdev| adapter.device.port_netdev_eq(port, netdev);
+    for ib_device in ib_devices().filter(|ib_device| ib_device.device.accessible_in(tcp.netns_id()))
+    {
+        for port in ib_device.ports() {
+            let is_on = |netdev| ib_device.device.port_netdev_eq(port, netdev);
             let is_near = match wanted {
-                Some(pnetid) => adapter.pnetid(port) == Some(pnetid),
+                Some(pnetid) => ib_device.pnetid(port) == Some(pnetid),
                 None => is_on(route.base.address) || is_on(route.address),
             };
-            let found = match (is_near, adapter.unusable()) {
-                (true, None) => adapter.iwarp_port(port, name),
+            let found = match (is_near, ib_device.unusable()) {
+                (true, None) => ib_device.iwarp_port(port, name),
                 (true, Some(cause)) => Err(cause),
                 (false, _) => Err(Cause::OtherInterface),
             };

@@ -30,15 +30,17 @@ pub(crate) fn find_port(
     is_used: impl Fn(&Arc<Device>, u32) -> bool,
 ) -> Option<PortGid> {
     devices()
-        .filter(|adapter| adapter.device.accessible_in(wanted.net))
-        .filter(|adapter| adapter.transport() == wanted.transport && adapter.unusable().is_none())
-        .find_map(|adapter| {
-            let ports = adapter.ports();
+        .filter(|ib_device| ib_device.device.accessible_in(wanted.net))
+        .filter(|ib_device| {
+            ib_device.transport() == wanted.transport && ib_device.unusable().is_none()
+        })
+        .find_map(|ib_device| {
+            let ports = ib_device.ports();
             ports
-                .filter(|port| !is_used(&adapter.device, *port))
+                .filter(|port| !is_used(&ib_device.device, *port))
                 .find_map(|port| match wanted.transport {
-                    Transport::Roce => adapter.other_roce(port, wanted),
-                    Transport::Iwarp => adapter.other_iwarp(port, wanted),
+                    Transport::Roce => ib_device.other_roce(port, wanted),
+                    Transport::Iwarp => ib_device.other_iwarp(port, wanted),
                 })
         })
 }

@@ -52,7 +52,7 @@ const NO_VLAN: u16 = 0;
 
 /// A port with the GID to use.
 pub(crate) struct PortGid {
-    adapter: Arc<IbDevice>,
+    ib_device: Arc<IbDevice>,
     pub(crate) info: PortInfo,
     /// VLAN id of the GID; 0 for none.
     pub(crate) vlan: u16,
@@ -68,9 +68,9 @@ impl core::ops::Deref for PortGid {
 
 impl PortGid {
     /// Creates a port without VLAN.
-    pub(super) fn without_vlan(adapter: Arc<IbDevice>, info: PortInfo) -> Self {
+    pub(super) fn without_vlan(ib_device: Arc<IbDevice>, info: PortInfo) -> Self {
         Self {
-            adapter,
+            ib_device,
             info,
             vlan: NO_VLAN,
         }
@@ -78,20 +78,20 @@ impl PortGid {
 
     /// Returns the port's device.
     pub(crate) fn device(&self) -> &Arc<Device> {
-        &self.adapter.device
+        &self.ib_device.device
     }
 
     /// Handles an error of the device that gave no link: it is not used any more if it never gives one.
     /// Context: may sleep.
     pub(crate) fn note_failure(&self, error: Error) {
         if error == EOPNOTSUPP {
-            self.adapter.set_without_rc();
+            self.ib_device.set_without_rc();
         }
     }
 
     /// Returns true if the device is being removed: users that were not notified must end by themselves.
     pub(crate) fn is_gone(&self) -> bool {
-        self.adapter.is_gone.load(Acquire)
+        self.ib_device.is_gone.load(Acquire)
     }
 
     /// Returns the path to the peer that was given to [`find_roce_v2`].
@@ -141,11 +141,11 @@ pub(super) fn pnetid_of(tcp: &TcpSocket, route: &RouteDevice) -> Option<PnetId> 
 /// Returns the physical network of a port; the device is given by its name or that of its PCI function.
 /// Context: may sleep.
 pub(crate) fn pnetid_of_named(name: &[u8], port: u32) -> Option<PnetId> {
-    let mut named = devices().filter(|adapter| {
-        let pci = adapter.device.pci();
-        adapter.device.name().as_bytes() == name || pci.is_some_and(|p| p.name.as_bytes() == name)
+    let mut named = devices().filter(|ib_device| {
+        let pci = ib_device.device.pci();
+        ib_device.device.name().as_bytes() == name || pci.is_some_and(|p| p.name.as_bytes() == name)
     });
-    named.find_map(|adapter| adapter.pnetid(port))
+    named.find_map(|ib_device| ib_device.pnetid(port))
 }
 
 /// Finds a port for version 2, as [`find_roce`] does, with a RoCE v2 GID for the connection, and a route to `peer` if
@@ -157,8 +157,8 @@ pub(crate) fn pnetid_of_named(name: &[u8], port: u32) -> Option<PnetId> {
 /// The cause for the port that comes nearest.
 pub(crate) fn find_roce_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Result<PortGid, Cause> {
     let own = tcp.local().map_err(|_| Cause::NoInterface)?.ip;
-    find_roce(tcp, &|adapter, port, route| {
-        let found = adapter.find_roce_v2(port, route, own, tcp.netns_id())?;
+    find_roce(tcp, &|ib_device, port, route| {
+        let found = ib_device.find_roce_v2(port, route, own, tcp.netns_id())?;
         found.with_route_to(tcp, peer)
     })
 }
@@ -171,16 +171,16 @@ pub(crate) fn find_roce_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Result<PortGid
 ///
 /// The cause for the port that comes nearest.
 pub(crate) fn find_roce_v1(tcp: &TcpSocket) -> Result<PortGid, Cause> {
-    let has_v1 = |adapter: Arc<IbDevice>| {
-        let mut ports = adapter.ports();
-        ports.any(|port| adapter.device.has_roce_v1(port))
+    let has_v1 = |ib_device: Arc<IbDevice>| {
+        let mut ports = ib_device.ports();
+        ports.any(|port| ib_device.device.has_roce_v1(port))
     };
     // Many hosts have devices without such addresses only, and are done here.
     if devices().next().is_some() && !devices().any(has_v1) {
         return Err(Cause::NoRoceV1);
     }
-    find_roce(tcp, &|adapter, port, route| {
-        adapter.find_roce_v1(port, route, tcp.netns_id())
+    find_roce(tcp, &|ib_device, port, route| {
+        ib_device.find_roce_v1(port, route, tcp.netns_id())
     })
 }
 
@@ -199,15 +199,15 @@ fn find_roce(tcp: &TcpSocket, try_port: TryPort<'_>) -> Result<PortGid, Cause> {
     let net = tcp.netns_id();
     let find = |elsewhere: Cause, is_near: &dyn Fn(&IbDevice, u32) -> bool| {
         let mut missing = Cause::NoDevice;
-        for adapter in devices() {
-            if !adapter.device.accessible_in(net) {
+        for ib_device in devices() {
+            if !ib_device.device.accessible_in(net) {
                 missing = missing.nearer(Cause::OtherNamespace);
                 continue;
             }
-            for port in adapter.ports() {
-                let is_near = adapter.transport() == Transport::Roce && is_near(&adapter, port);
-                let found = match (is_near, adapter.unusable()) {
-                    (true, None) => try_port(&adapter, port, &route),
+            for port in ib_device.ports() {
+                let is_near = ib_device.transport() == Transport::Roce && is_near(&ib_device, port);
+                let found = match (is_near, ib_device.unusable()) {
+                    (true, None) => try_port(&ib_device, port, &route),
                     (true, Some(cause)) => Err(cause),
                     (false, _) => Err(elsewhere),
                 };
@@ -220,19 +220,19 @@ fn find_roce(tcp: &TcpSocket, try_port: TryPort<'_>) -> Result<PortGid, Cause> {
         Err(missing)
     };
     if let Some(pnetid) = pnetid_of(tcp, &route) {
-        return find(Cause::EmptyNetwork, &|adapter, port| {
-            adapter.pnetid(port) == Some(pnetid)
+        return find(Cause::EmptyNetwork, &|ib_device, port| {
+            ib_device.pnetid(port) == Some(pnetid)
         });
     }
     let find = |is_near: &dyn Fn(&IbDevice, u32) -> bool| find(Cause::OtherInterface, is_near);
-    let of = |netdev| find(&|adapter, port| adapter.device.port_netdev_eq(port, netdev));
+    let of = |netdev| find(&|ib_device, port| ib_device.device.port_netdev_eq(port, netdev));
     let below = of(route.base.address);
     if route.base.address == route.address {
         return below;
     }
     let with_address = || {
-        find(&|adapter, port| {
-            let gid = adapter.device.find_gid(port, |gid| is_on(&route, gid));
+        find(&|ib_device, port| {
+            let gid = ib_device.device.find_gid(port, |gid| is_on(&route, gid));
             gid.is_some()
         })
     };
@@ -368,7 +368,7 @@ impl IbDevice {
             local.set_system_mac(mac);
         }
         Some(PortGid {
-            adapter: self.clone(),
+            ib_device: self.clone(),
             info: PortInfo {
                 transport: Transport::Roce,
                 port,

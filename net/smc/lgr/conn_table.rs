@@ -55,15 +55,15 @@ pub(crate) trait LgrConn: Send + Sync {
     /// The peer answered the request of [`LinkGroup::want_echo`].
     fn on_echo(self: Arc<Self>);
     /// The peer deleted RKeys of its RMBs.
-    fn on_rows_gone(self: Arc<Self>);
+    fn on_rkeys_deleted(self: Arc<Self>);
     /// The peer has taken the keys of another RMB of ours.
     fn on_rmb_announced(self: Arc<Self>);
-    /// Runs the timers of the connection (orphan, silence, cork, no memory, RMBE). Returns the next deadline.
+    /// Runs the timers of the connection, which are listed in `conn/events.rs`. Returns the next deadline.
     fn on_timer(self: Arc<Self>, now: Instant) -> Option<Instant>;
     /// The group ends: aborts the connection, and notifies its peer while the link still works.
     fn on_group_end(self: Arc<Self>);
-    /// The links were shut down: the connection leaves the group and releases all resources of the device.
-    fn on_link_gone(self: Arc<Self>);
+    /// No link is left for the connection: it leaves the group and releases all resources of the device.
+    fn release_all(self: Arc<Self>);
 }
 
 /// A connection and the index of its link.

@@ -255,7 +255,7 @@ impl LinkGroup {
         None
     }
 
-    /// Arms the timer of connections (orphan, silence, cork, no memory) for `delay` or earlier.
+    /// Arms the timer of connections ([`LgrConn::on_timer`]) for `delay` or earlier.
     /// Context: does not sleep.
     pub(crate) fn arm_conn_timer(&self, delay: Duration) {
         let at = now().saturating_add(delay);
@@ -268,7 +268,7 @@ impl LinkGroup {
     }
 
     /// Runs the timers of connections if due at `now`; returns the next deadline.
-    pub(crate) fn on_closing_timer(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn run_conn_timers(&self, now: Instant) -> Option<Instant> {
         let at = self.inner.lock().conn_timer_at?;
         if !at.is_due(now) {
             return Some(at);
@@ -286,9 +286,9 @@ impl LinkGroup {
 
     /// Notifies connections that wait for the peer that it deleted RKeys of its RMBs.
     /// Context: does not sleep.
-    pub(crate) fn look_at_rows(&self) {
+    pub(crate) fn notify_rkeys_deleted(&self) {
         if self.inner.lock().conn_timer_at.is_some() {
-            self.for_each(|member| member.on_rows_gone());
+            self.for_each(|member| member.on_rkeys_deleted());
         }
     }
 
@@ -313,7 +313,7 @@ impl LinkGroup {
     /// are, at most `bytes`.
     /// Context: does not sleep.
     pub(crate) fn shrink(self: &Arc<Self>, bytes: u64) -> u64 {
-        let part = self.rmbs.shrink_target(bytes);
+        let part = self.rmbs.request_shrink(bytes);
         if part > 0 {
             self.scheduler.schedule_free_work(self.clone());
         }

@@ -225,7 +225,7 @@ impl LinkGroup {
 
     /// Removes a link from the table, and remembers its end for a while.
     /// Context: does not sleep.
-    pub(crate) fn take_link(&self, idx: LinkIdx) -> Option<Arc<Link>> {
+    pub(crate) fn remove_link(&self, idx: LinkIdx) -> Option<Arc<Link>> {
         let end = self.link(idx)?.end();
         let mut inner = self.links.inner.lock();
         inner.former.note(end, now());
@@ -292,7 +292,7 @@ impl LinkGroup {
         is_any
     }
 
-    /// Returns the index of the lowest free index.
+    /// Returns the lowest index without a link.
     /// Context: does not sleep.
     pub(crate) fn spare_idx(&self) -> Option<LinkIdx> {
         self.links().position(Option::is_none)

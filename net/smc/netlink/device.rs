@@ -31,17 +31,17 @@ use crate::{
 };
 
 pub(super) fn dump(dump: &mut Dump<'_>) -> Result {
-    let adapters = ib::usable_from(dump.next());
-    let records = adapters.map(|adapter| (adapter.serial(), adapter));
-    dump.each(records, |unit, adapter| {
+    let ib_devices = ib::usable_from(dump.next());
+    let records = ib_devices.map(|ib_device| (ib_device.serial(), ib_device));
+    dump.each(records, |unit, ib_device| {
         unit.message(unit.command(), |attrs| {
-            attrs.nest(SMC_GEN_DEV_SMCR, |attrs| put(attrs, &adapter))
+            attrs.nest(SMC_GEN_DEV_SMCR, |attrs| put(attrs, &ib_device))
         })
     })
 }
 
-fn put(attrs: &mut Attrs<'_>, adapter: &IbDevice) -> Result {
-    let device = adapter.device();
+fn put(attrs: &mut Attrs<'_>, ib_device: &IbDevice) -> Result {
+    let device = ib_device.device();
     let usage = Usage::of(device);
     attrs.u8(SMC_NLA_DEV_IS_CRIT, u8::from(usage.is_critical))?;
     if let Some(pci) = device.pci() {
@@ -49,9 +49,9 @@ fn put(attrs: &mut Attrs<'_>, adapter: &IbDevice) -> Result {
     }
     attrs.string(SMC_NLA_DEV_IB_NAME, device.name().as_bytes())?;
     let nests = [SMC_NLA_DEV_PORT, SMC_NLA_DEV_PORT2];
-    let ports = adapter.ports().zip(nests).zip(usage.links);
+    let ports = ib_device.ports().zip(nests).zip(usage.links);
     for ((port, nest), links) in ports {
-        attrs.nest(nest, |attrs| put_port(attrs, adapter, port, links))?;
+        attrs.nest(nest, |attrs| put_port(attrs, ib_device, port, links))?;
     }
     Ok(())
 }
@@ -66,13 +66,13 @@ fn put_pci(attrs: &mut Attrs<'_>, pci: &PciId) -> Result {
 }
 
 /// Adds the attributes of a port that has so many links.
-fn put_port(attrs: &mut Attrs<'_>, adapter: &IbDevice, port: u32, links: u32) -> Result {
-    let device = adapter.device();
-    let attr = adapter.port_attr(port).ok();
+fn put_port(attrs: &mut Attrs<'_>, ib_device: &IbDevice, port: u32, links: u32) -> Result {
+    let device = ib_device.device();
+    let attr = ib_device.port_attr(port).ok();
     let is_active = attr.as_ref().is_some_and(|attr| attr.active);
     let netdev = device.port_netdev(port);
     // Firmware provides names on s390 only.
-    let pnetid = adapter.pnetid(port);
+    let pnetid = ib_device.pnetid(port);
     attrs.u8(SMC_NLA_DEV_PORT_PNET_USR, u8::from(pnetid.is_some()))?;
     let pnetid = pnetid.as_ref().map_or(&[][..], PnetId::as_bytes);
     attrs.string(SMC_NLA_DEV_PORT_PNETID, pnetid)?;

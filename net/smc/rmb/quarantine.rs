@@ -13,9 +13,9 @@ use crate::stats::{
     InUse, //
 };
 
-/// One in `PART` connections of a group may leave an element quarantined; above that the group accepts no connection
+/// One in so many connections of a group may leave an element quarantined; above that the group accepts no connection
 /// until RMBs have been deleted.
-const PART: usize = 4;
+const QUARANTINE_DIVISOR: usize = 4;
 
 /// The quarantined elements of one RMB.
 pub(super) struct Quarantine {
@@ -54,5 +54,5 @@ impl Quarantine {
 /// Returns how many elements of a group of at most `max_conns` connections may be quarantined before it accepts no
 /// further connection.
 pub(super) fn limit(max_conns: usize) -> usize {
-    (max_conns / PART).max(1)
+    (max_conns / QUARANTINE_DIVISOR).max(1)
 }

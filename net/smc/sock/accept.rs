@@ -41,10 +41,10 @@ const BATCH: usize = 64;
 
 /// accept(2).
 pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(UnattachedSk, Arc<Sock>)> {
-    let (orphan, child) = await_child(this, flags)?;
+    let (unattached, child) = await_child(this, flags)?;
     #[cfg(CONFIG_MEMCG)]
-    let orphan = orphan.charge_to_caller(&child.tcp);
-    Ok((orphan, child))
+    let unattached = unattached.charge_to_caller(&child.tcp);
+    Ok((unattached, child))
 }
 
 /// Waits for a connection to accept.
@@ -54,8 +54,8 @@ fn await_child(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(UnattachedSk, A
         // Another one if the socket was shut down and listens again.
         let listener = this.listener().ok_or(EINVAL)?;
         if let Some(child) = listener.pop() {
-            let orphan = child.orphan.lock().take().ok_or(EINVAL)?;
-            return Ok((orphan, child));
+            let unattached = child.unaccepted.lock().take().ok_or(EINVAL)?;
+            return Ok((unattached, child));
         }
         match clcsock_accept(&this, &listener) {
             Ok(Some(taken)) if listener.has_earlier() => {
@@ -64,7 +64,9 @@ fn await_child(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(UnattachedSk, A
                 listener.enqueue_taken(taken);
                 continue;
             }
-            Ok(Some(PlainChild { orphan, child, .. })) => return Ok((orphan, child)),
+            Ok(Some(PlainChild {
+                unattached, child, ..
+            })) => return Ok((unattached, child)),
             // One that shakes hands now, or is gone.
             Ok(None) => continue,
             Err(e) if e == ECONNABORTED => continue,
@@ -164,8 +166,8 @@ fn stopped_by_other(this: &Arc<Sock>) {
 /// Context: may sleep.
 fn clcsock_accept(this: &Sock, listener: &Arc<Listener>) -> Result<Option<PlainChild>> {
     let (tcp, number) = listener.take(this)?;
-    let orphan = this.sk.new_child()?;
-    let sk = orphan.sk();
+    let unattached = this.sk.new_child()?;
+    let sk = unattached.sk();
     sk.take_marks(&tcp);
     sk.take_cookie(&tcp);
     let child = Sock::new(sk, this.shared.clone(), this.version, tcp, Role::Server)?;
@@ -181,7 +183,7 @@ fn clcsock_accept(this: &Sock, listener: &Arc<Listener>) -> Result<Option<PlainC
                 }
             };
             *child.parent.lock() = Some((listener.clone(), arriving));
-            *child.orphan.lock() = Some(orphan);
+            *child.unaccepted.lock() = Some(unattached);
             listener.count_handshake(true);
             Sock::schedule_work(child.as_arc_borrow());
             return Ok(None);
@@ -191,7 +193,7 @@ fn clcsock_accept(this: &Sock, listener: &Arc<Listener>) -> Result<Option<PlainC
     };
     fallback::switch_to_fallback(&child, &[Phase::Init], info);
     Ok(Some(PlainChild {
-        orphan,
+        unattached,
         child,
         number,
     }))

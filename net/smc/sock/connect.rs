@@ -53,8 +53,8 @@ use crate::{
     policy, //
 };
 
-/// How long connect(2) with no address waits before it resets TCP again.
-const TURN: Duration = Duration::from_millis(50);
+/// Interval at which connect(2) with no address resets TCP again.
+const DISCONNECT_RETRY: Duration = Duration::from_millis(50);
 
 /// What the start of connect(2) found or did.
 enum ConnectStart {
@@ -190,7 +190,9 @@ fn disconnect(this: &Arc<Sock>) -> Result {
         // The work that runs may be that of the listener which the socket was before, and want this lock first.
         drop(setup);
         let is_over = || this.phase() != Phase::Connecting;
-        let wait = this.sk.wait_until(clock::timeout(TURN), false, is_over);
+        let wait = this
+            .sk
+            .wait_until(clock::timeout(DISCONNECT_RETRY), false, is_over);
         if let Err(end @ WaitEnd::Signal(_)) = wait {
             return Err(end.errno());
         }

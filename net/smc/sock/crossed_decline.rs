@@ -76,7 +76,7 @@ impl CrossedDecline {
 }
 
 /// What the first bytes from TCP are.
-enum Front {
+enum DeclineState {
     /// None has arrived.
     Nothing,
     /// Maybe the beginning of a DECLINE.
@@ -88,43 +88,43 @@ enum Front {
 impl Sock {
     /// Returns true if the application may read from TCP. Consumes a DECLINE that has arrived.
     /// Context: may sleep for a lock, not for the peer.
-    pub(super) fn is_front_clear(&self) -> bool {
+    pub(super) fn is_decline_settled(&self) -> bool {
         if !self.crossed_decline.is_awaited() {
             return true;
         }
         let _turn = self.crossed_decline.turn.lock();
-        matches!(self.look_in_front(), Front::Clear)
+        matches!(self.look_for_decline(), DeclineState::Clear)
     }
 
-    fn look_in_front(&self) -> Front {
+    fn look_for_decline(&self) -> DeclineState {
         if !self.crossed_decline.is_awaited() {
-            return Front::Clear;
+            return DeclineState::Clear;
         }
         // Read before the peek: if TCP cannot receive more, the peek shows everything.
         let is_all = !self.tcp.state().may_receive();
         let mut head = [0; Head::LEN];
-        let front = match self.tcp.peek(&mut head, &mut 0) {
-            Err(e) if e == EAGAIN => Front::Nothing,
+        let state = match self.tcp.peek(&mut head, &mut 0) {
+            Err(e) if e == EAGAIN => DeclineState::Nothing,
             Err(e) => {
                 self.sk.set_err(e);
-                Front::Clear
+                DeclineState::Clear
             }
             Ok(len) => match Head::of(head.get(..len).unwrap_or(&[])) {
-                Head::Open if len > 0 => Front::Open,
-                Head::Open | Head::Data => Front::Clear,
+                Head::Open if len > 0 => DeclineState::Open,
+                Head::Open | Head::Data => DeclineState::Clear,
                 Head::Decline(len) => {
                     let decline = head.get_mut(..len).unwrap_or(&mut []);
                     // All of it is here.
                     let _ = self.tcp.recv_exact(decline, &mut 0);
-                    Front::Clear
+                    DeclineState::Clear
                 }
             },
         };
-        match front {
-            Front::Nothing | Front::Open if !is_all => front,
+        match state {
+            DeclineState::Nothing | DeclineState::Open if !is_all => state,
             _ => {
                 self.crossed_decline.is_awaited.store(false, Release);
-                Front::Clear
+                DeclineState::Clear
             }
         }
     }
@@ -132,19 +132,19 @@ impl Sock {
     /// The work of a socket over TCP for which a DECLINE may arrive: waits for the rest of it, and gives the bytes to
     /// the application if it does not arrive.
     /// Context: may sleep.
-    pub(super) fn settle_front(this: &Arc<Self>) {
-        let front = {
+    pub(super) fn settle_decline(this: &Arc<Self>) {
+        let state = {
             let _turn = this.crossed_decline.turn.lock();
-            this.look_in_front()
+            this.look_for_decline()
         };
-        if matches!(front, Front::Open) {
+        if matches!(state, DeclineState::Open) {
             let mut left = clock::timeout(REST_WAIT);
             let is_clear = |bytes: &[u8]| Head::of(bytes) != Head::Open;
             let _ = this
                 .tcp
                 .peek_until(&mut [0; Head::LEN], &mut left, is_clear);
             let _turn = this.crossed_decline.turn.lock();
-            if matches!(this.look_in_front(), Front::Open) {
+            if matches!(this.look_for_decline(), DeclineState::Open) {
                 this.crossed_decline.is_awaited.store(false, Release);
             }
         }
@@ -156,7 +156,7 @@ impl Sock {
     pub(super) fn poll_tcp(&self) -> u32 {
         fallback::settle_err(self);
         fallback::fetch_err(self);
-        match self.is_front_clear() {
+        match self.is_decline_settled() {
             true => self.tcp.poll(),
             false => self.tcp.poll() & !(net::POLLIN | net::POLLRDNORM),
         }
@@ -168,20 +168,22 @@ impl Sock {
     ///
     /// `EAGAIN` when there is nothing in time, `ERESTARTSYS` or `EINTR` for a signal.
     #[inline]
-    pub(super) fn await_front(&self, flags: u32) -> Result {
+    pub(super) fn await_decline_settled(&self, flags: u32) -> Result {
         match self.crossed_decline.is_awaited() {
-            true => self.await_awaited_front(flags),
+            true => self.await_crossed_decline(flags),
             false => Ok(()),
         }
     }
 
     #[cold]
-    fn await_awaited_front(&self, flags: u32) -> Result {
-        if flags & (net::MSG_OOB | net::MSG_ERRQUEUE) != 0 || self.is_front_clear() {
+    fn await_crossed_decline(&self, flags: u32) -> Result {
+        if flags & (net::MSG_OOB | net::MSG_ERRQUEUE) != 0 || self.is_decline_settled() {
             return Ok(());
         }
         let timeout = self.sk.rcvtimeo(flags & net::MSG_DONTWAIT != 0);
-        let waited = self.sk.wait_until(timeout, false, || self.is_front_clear());
+        let waited = self
+            .sk
+            .wait_until(timeout, false, || self.is_decline_settled());
         waited.map(drop).map_err(|end| end.errno())
     }
 }

@@ -306,7 +306,7 @@ pub(super) fn close(this: &Sock) {
 pub(super) fn recv(this: &Sock, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
     let room = msg.len();
     settle_err(this);
-    this.await_front(flags)?;
+    this.await_decline_settled(flags)?;
     match this.tcp.recvmsg(msg, flags) {
         Ok(len) if len > 0 => {
             show_options(this);

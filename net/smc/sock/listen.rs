@@ -80,7 +80,7 @@ impl_list_item! {
 
 /// A connection that was taken from TCP, and whose path is TCP.
 pub(super) struct PlainChild {
-    pub(super) orphan: UnattachedSk,
+    pub(super) unattached: UnattachedSk,
     pub(super) child: Arc<Sock>,
     pub(super) number: u64,
 }
@@ -295,7 +295,7 @@ impl Listener {
 
     /// Queues a connection for accept(2) that goes over TCP.
     pub(super) fn enqueue_taken(&self, taken: PlainChild) {
-        *taken.child.orphan.lock() = Some(taken.orphan);
+        *taken.child.unaccepted.lock() = Some(taken.unattached);
         self.accept_enqueue(&taken.child, taken.number);
     }
 

@@ -136,7 +136,7 @@ impl StreamSocket for Sock {
             Some(number) => Ok(number),
             // What TCP has then are messages of the handshake.
             None if is_queue && this.phase() == Phase::Connecting => Ok(0),
-            None if cmd == net::SIOCINQ && !this.is_front_clear() => Ok(0),
+            None if cmd == net::SIOCINQ && !this.is_decline_settled() => Ok(0),
             None => this.tcp.ioctl_number(cmd),
         }
     }

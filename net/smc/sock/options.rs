@@ -234,7 +234,7 @@ fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: SockOptIn<'_>) 
 pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result {
     let of_tcp = || {
         // TCP_ZEROCOPY_RECEIVE reads, and TCP_INQ counts.
-        this.is_front_clear();
+        this.is_decline_settled();
         this.tcp.getsockopt(level, name, out)
     };
     match (level, name) {

@@ -41,7 +41,7 @@ pub enum Purpose {
 }
 
 /// A charge may use at most one in this many parts of what its cgroup has left.
-const PART: i32 = 4;
+const LEFT_DIVISOR: i32 = 4;
 
 /// The minimum that a charge requests from its cgroup, bytes, for the moment of the charge: a cgroup out of memory
 /// refuses that much, while for less the kernel kills one of its tasks to make room.
@@ -156,7 +156,7 @@ impl Charge {
 /// What a cgroup must have left for a charge: a buffer may stay empty, and the tasks of the cgroup need memory for
 /// other things.
 fn asked(bytes: i32) -> i32 {
-    bytes.saturating_mul(PART).max(REFUSABLE)
+    bytes.saturating_mul(LEFT_DIVISOR).max(REFUSABLE)
 }
 
 /// Charges a socket, if its cgroup may have four times as much.

@@ -19,9 +19,9 @@ macro_rules! open_integer {
 }
 
 open_integer! {
-    /// Key that the peer's adapter asks for in an RDMA write to a memory region.
+    /// Key that the peer's RDMA device asks for in an RDMA write to a memory region.
     Rkey(u32);
-    /// Address, in the owner's adapter's terms, at which an RMB starts. Opaque to the peer.
+    /// Address, in the terms of the owner's RDMA device, at which an RMB starts. Opaque to the peer.
     RemoteAddr(u64);
     /// Alert token: names a connection in each connection data control (CDC) message sent to the
     /// peer that chose it.

@@ -66,7 +66,7 @@ impl LinkWorkQueue {
             LinkWork::FlushRx => self.flush_rx = true,
             LinkWork::Rebalance => self.rebalance = true,
             LinkWork::DeleteLink(idx, why) => self.deletes[idx] = Some(why),
-            // An invitation takes precedence over an occasion of our own.
+            // An invitation takes precedence over a trigger of our own.
             LinkWork::AddLink(AddLinkTrigger::OwnPort) if self.add.is_some() => {}
             LinkWork::AddLink(why) => self.add = Some(why),
             LinkWork::AcceptAddLink { .. }
@@ -225,9 +225,9 @@ impl Llc {
     }
 
     /// A link is of use, but this side could not make its end of it, as for want of memory or of a route: tries again
-    /// after a while, on the same occasion. A client invites the server then.
+    /// after a while, with the same trigger. A client invites the server then.
     pub fn on_add_link_failed(&mut self, why: AddLinkTrigger, now: Instant) {
-        self.retry.set_occasion(why);
+        self.retry.set_trigger(why);
         self.add_later(now);
     }
 
@@ -251,7 +251,7 @@ impl Llc {
             match action {
                 Action::LinkWork(work) => {
                     if let LinkWork::AddLink(why) = work {
-                        self.retry.set_occasion(*why);
+                        self.retry.set_trigger(*why);
                     }
                     self.queue_link_work(*work);
                 }
@@ -290,7 +290,7 @@ impl Llc {
                 // A side without a path now reports when it has one. The C module does when the port is up, which may
                 // be before it knows the port's address.
                 let is_rejected = matches!(error, AddLinkError::Rejected(_));
-                if !is_rejected || self.retry.occasion() == AddLinkTrigger::Invitation {
+                if !is_rejected || self.retry.trigger() == AddLinkTrigger::Invitation {
                     self.add_later(now);
                 }
             }

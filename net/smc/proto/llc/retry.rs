@@ -20,8 +20,8 @@ pub(super) struct Retry {
     at: Option<Instant>,
     /// Time until the attempt after that.
     wait: Duration,
-    /// The occasion of the attempt.
-    why: AddLinkTrigger,
+    /// What triggered the attempt.
+    trigger: AddLinkTrigger,
 }
 
 impl Retry {
@@ -30,14 +30,14 @@ impl Retry {
         Self {
             at: None,
             wait: FIRST_WAIT,
-            why: AddLinkTrigger::OwnPort,
+            trigger: AddLinkTrigger::OwnPort,
         }
     }
 
     /// A link was added: later failures are unrelated to earlier ones.
     pub(super) fn reset(&mut self) {
         self.restart();
-        self.why = AddLinkTrigger::OwnPort;
+        self.trigger = AddLinkTrigger::OwnPort;
     }
 
     /// Resets the wait to [`FIRST_WAIT`].
@@ -45,13 +45,13 @@ impl Retry {
         self.wait = FIRST_WAIT;
     }
 
-    /// Sets the occasion of later attempts.
-    pub(super) fn set_occasion(&mut self, why: AddLinkTrigger) {
-        self.why = why;
+    /// Sets the trigger of later attempts.
+    pub(super) fn set_trigger(&mut self, trigger: AddLinkTrigger) {
+        self.trigger = trigger;
     }
 
-    pub(super) const fn occasion(&self) -> AddLinkTrigger {
-        self.why
+    pub(super) const fn trigger(&self) -> AddLinkTrigger {
+        self.trigger
     }
 
     /// Schedules another attempt.
@@ -67,6 +67,6 @@ impl Retry {
 
     /// Takes the attempt if it is due.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<AddLinkTrigger> {
-        self.at.take_if(|at| at.is_due(now)).map(|_| self.why)
+        self.at.take_if(|at| at.is_due(now)).map(|_| self.trigger)
     }
 }

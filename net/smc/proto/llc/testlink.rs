@@ -4,7 +4,7 @@
 //! `smc_llc_testlink_work`).
 //!
 //! The C module waits for the answer to its TEST_LINK; here any message after the request shows that the link works. A
-//! link that receives but cannot send is reported by its adapter, and so is a peer that is gone, so a missing answer
+//! link that receives but cannot send is reported by its device, and so is a peer that is gone, so a missing answer
 //! means a peer that hangs: it is tested more than once. If the timer ran late when the answer was due, this host was
 //! stalled rather than the peer, and the answer may be unprocessed in a queue: such a test does not count.
 
