@@ -4,8 +4,8 @@
 //! begins with 16 KiB, gets what SO_RCVBUF asks for when the peer has more to send than fits, still more for a bulk
 //! transfer, and gives it back when it has been idle for some time.
 //!
-//! `smc_proto::conn` has the protocol. Another RMBE is taken, registered and announced by a work, as that may sleep:
-//! data flow meanwhile.
+//! `smc_proto::conn` has the protocol, and says which size is of use (`rmbe_size`). Another RMBE is taken, registered
+//! and announced by a work, as that may sleep: data flow meanwhile.
 
 use kernel::{
     sync::Arc,
@@ -23,6 +23,11 @@ use kernel_ext::{
 use smc_proto::{
     buffer::SizeClass,
     conn::{
+        rmbe_size::{
+            RmbeSizes,
+            RmbeWatch,
+            IDLE, //
+        },
         Effects,
         RmbeOffer,
         RmbeRefs, //
@@ -59,18 +64,6 @@ use crate::{
 /// How long to wait before another attempt if there was no memory, or the peer has no room for another RMB.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A connection that has received nothing for this time gets the smallest RMBE again, and an offer that was not adopted
-/// is made again.
-const IDLE: Duration = Duration::from_secs(10);
-
-/// Of a connection that fills a small RMBE so many times in ten seconds, the RMBE is as large as SO_RCVBUF says, though
-/// the peer does not wait: fewer messages have to say what was read.
-const BUSY: u64 = 64;
-
-/// A transfer of which an RMBE was filled so many times since it was last looked at, in ten seconds at most, is a bulk
-/// transfer.
-const BULK: u64 = 256;
-
 /// The work that replaces a connection's RMBE.
 pub(super) const RMBE_WORK: u64 = 1;
 
@@ -89,8 +82,8 @@ pub(super) struct OtherRmbes {
     is_work_queued: bool,
     /// No attempt before; then the timer makes another one.
     retry_at: Option<Instant>,
-    /// When the one in use was looked at, or replaced another, and the bytes received by then.
-    looked_at: Option<(Instant, u64)>,
+    /// Watches the one in use, if it can be replaced.
+    watch: Option<RmbeWatch>,
     /// The one in use is smaller than SO_RCVBUF says.
     is_small: bool,
 }
@@ -201,16 +194,13 @@ impl ConnInner {
         let size = self.stream.rmbe_class();
         let owner = self.owner.as_ref().filter(|_| self.stream.replaces_rmbes());
         self.others.is_small = owner.is_some_and(|owner| size < largest(&owner.sk));
-        self.others.looked_at = owner.map(|_| (now(), self.stream.bytes_received()));
+        self.others.watch = owner.map(|_| RmbeWatch::new(self.stream.bytes_received(), now()));
     }
 
     /// Whether a timer looks whether the RMBE is idle.
     fn is_watched(&self) -> bool {
         let size = self.stream.rmbe_class();
-        let mut owner = self
-            .owner
-            .iter()
-            .filter(|_| self.others.looked_at.is_some());
+        let mut owner = self.owner.iter().filter(|_| self.others.watch.is_some());
         owner.any(|owner| size > smallest(&owner.sk))
     }
 
@@ -238,61 +228,51 @@ impl ConnInner {
     }
 
     /// Whether the peer has more to send than fits, and a larger RMBE can be had; the caller queues the work then.
-    ///
-    /// It is as large as SO_RCVBUF says at once: another one can be offered only when the application has read what is
-    /// in the one before, and it may wait for more than that (MSG_PEEK with MSG_WAITALL).
     pub(super) fn wants_larger(&mut self) -> bool {
         if !self.stream.is_rmbe_short() {
             return false;
         }
-        let is_bulk = self.was_filled(BULK);
-        self.request_size(|sk, size| larger(sk, size, is_bulk))
+        let is_bulk = self.is_filled(RmbeWatch::is_bulk);
+        self.request_size(|sizes, size| sizes.larger(size, is_bulk))
     }
 
-    /// The same for a socket that needs a larger one than it has whatever the peer does, see [`smallest`].
+    /// The same for a socket that needs a larger one than it has whatever the peer does, see [`RmbeSizes::first`].
     fn needs_larger(&mut self) -> bool {
-        self.request_size(|sk, size| Some(smallest(sk)).filter(|least| *least > size))
+        self.request_size(RmbeSizes::needed)
     }
 
     /// Whether so much arrives in a small RMBE that a larger one would be of use, and can be had; the caller queues the
     /// work then.
     fn is_busy(&mut self) -> bool {
         self.others.is_small
-            && self.was_filled(BUSY)
-            && self.request_size(|sk, size| larger(sk, size, false))
+            && self.is_filled(RmbeWatch::is_busy)
+            && self.request_size(|sizes, size| sizes.larger(size, false))
     }
 
-    /// Whether the RMBE was filled so many times since it was looked at, and that is not long ago.
-    fn was_filled(&mut self, times: u64) -> bool {
-        let Some((since, then)) = self.others.looked_at else {
-            return false;
-        };
-        let received = self.stream.bytes_received();
-        let full = u64::from(self.stream.rmbe_class().bytes()) * times;
-        if received.saturating_sub(then) < full {
-            return false;
-        }
-        let now = now();
-        let is_late = since.saturating_add(IDLE).is_due(now);
-        if is_late {
-            self.others.looked_at = Some((now, received));
-        }
-        !is_late
+    /// What `how` says of the RMBE in use, if it is watched.
+    fn is_filled(
+        &mut self,
+        how: impl FnOnce(&mut RmbeWatch, SizeClass, u64, fn() -> Instant) -> bool,
+    ) -> bool {
+        let (size, received) = (self.stream.rmbe_class(), self.stream.bytes_received());
+        let watch = self.others.watch.as_mut();
+        watch.is_some_and(|watch| how(watch, size, received, now))
     }
 
     /// Whether an RMBE of that size may be offered: a smaller one only if nothing has come since it was found idle.
     fn may_offer(&self, want: SizeClass) -> bool {
-        let received = self.stream.bytes_received();
-        let is_idle = self.stream.readable() == 0
-            && self
-                .others
-                .looked_at
-                .is_some_and(|(_, then)| then == received);
+        let (received, readable) = (self.stream.bytes_received(), self.stream.readable());
+        let watch = self.others.watch;
+        let is_idle = watch.is_some_and(|watch| watch.is_quiet(received, readable));
         self.stream.may_offer_rmbe() && (want > self.stream.rmbe_class() || is_idle)
     }
 
-    /// Notes the size that `choose` finds, for the socket and the present size, unless nothing can be offered now.
-    fn request_size(&mut self, choose: impl FnOnce(&Sk, SizeClass) -> Option<SizeClass>) -> bool {
+    /// Notes the size that `choose` finds among those of the socket, for the present one, unless nothing can be offered
+    /// now.
+    fn request_size(
+        &mut self,
+        choose: impl FnOnce(&RmbeSizes, SizeClass) -> Option<SizeClass>,
+    ) -> bool {
         let is_early = self.others.retry_at.is_some();
         if is_early || self.others.is_work_queued || !self.stream.may_offer_rmbe() {
             return false;
@@ -300,7 +280,7 @@ impl ConnInner {
         let Some(owner) = &self.owner else {
             return false;
         };
-        self.others.wanted = choose(&owner.sk, self.stream.rmbe_class());
+        self.others.wanted = choose(&sizes(&owner.sk), self.stream.rmbe_class());
         self.others.is_work_queued = self.others.wanted.is_some();
         self.others.is_work_queued
     }
@@ -316,26 +296,20 @@ pub(crate) fn largest(sk: &Sk) -> SizeClass {
     class_for(sk.rcvbuf() / 2)
 }
 
-/// The next size of an RMBE that is too small: that of [`largest`], and for a bulk transfer more, as the kernel's TCP
-/// raises SO_RCVBUF, unless the program has set that.
-fn larger(sk: &Sk, size: SizeClass, is_bulk: bool) -> Option<SizeClass> {
-    let asked = largest(sk);
-    if size < asked {
-        return Some(asked);
-    }
-    let may_grow = is_bulk && !sk.is_rcvbuf_locked() && !memory::is_short();
-    let most = may_grow.then(|| class_for(namespace::of(sk).config.rmbe_max_bytes()))?;
-    let next = class_for(size.bytes().saturating_mul(4)).min(most);
-    Some(next).filter(|next| *next > size)
+/// The size that an RMBE begins with if it can be replaced.
+pub(crate) fn smallest(sk: &Sk) -> SizeClass {
+    sizes(sk).first()
 }
 
-/// The size that an RMBE begins with if it can be replaced, and that an idle one gets again. With SO_RCVLOWAT set it is
-/// the largest: poll(2) waits for those bytes, which have to fit.
-pub(crate) fn smallest(sk: &Sk) -> SizeClass {
-    let most = largest(sk);
-    match sk.lowat() {
-        ..=1 => class_for(namespace::of(sk).config.rmbe_min_bytes()).min(most),
-        _ => most,
+/// The sizes that an RMBE of the socket may have.
+fn sizes(sk: &Sk) -> RmbeSizes {
+    let namespace = namespace::of(sk);
+    let may_exceed = !sk.is_rcvbuf_locked() && !memory::is_short();
+    RmbeSizes {
+        asked: largest(sk),
+        min: class_for(namespace.config.rmbe_min_bytes()),
+        max: may_exceed.then(|| class_for(namespace.config.rmbe_max_bytes())),
+        has_lowat: sk.lowat() > 1,
     }
 }
 
@@ -393,8 +367,8 @@ impl Conn {
         });
     }
 
-    /// Options of the socket were set: with SO_RCVLOWAT it needs the largest RMBE, see [`smallest`], and with a larger
-    /// SO_RCVBUF a peer that waits for room gets some.
+    /// Options of the socket were set: with SO_RCVLOWAT it may need a larger RMBE ([`RmbeSizes::first`]), and with a
+    /// larger SO_RCVBUF a peer that waits for room gets some.
     /// Context: does not sleep.
     pub(crate) fn grow_for_options(self: &Arc<Self>) {
         if self.with(|inner| inner.needs_larger() || inner.wants_larger()) {
@@ -451,30 +425,22 @@ impl Conn {
     /// Context: does not sleep.
     pub(super) fn look_at_rmbe(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let mut inner = self.inner.lock();
-        let (since, received) = inner.others.looked_at?;
         if inner.owner.is_none() || inner.stream.is_peer_done() {
-            inner.others.looked_at = None;
+            inner.others.watch = None;
             return None;
         }
         if !inner.is_watched() {
             return None;
         }
-        let end = since.saturating_add(IDLE);
-        if !end.is_due(now) {
-            return Some(end);
-        }
-        let is_quiet = received == inner.stream.bytes_received() && inner.stream.readable() == 0;
-        if !is_quiet {
-            inner.others.looked_at = Some((now, inner.stream.bytes_received()));
-            return Some(now.saturating_add(IDLE));
-        }
-        let is_wanted =
-            inner.request_size(|sk, size| Some(smallest(sk)).filter(|small| *small < size));
+        let (received, readable) = (inner.stream.bytes_received(), inner.stream.readable());
+        let watch = inner.others.watch.as_mut()?;
+        let (is_idle, next) = watch.on_timer(received, readable, now);
+        let is_wanted = is_idle && inner.request_size(RmbeSizes::smaller);
         drop(inner);
         if is_wanted {
             self.schedule_rmbe_work();
         }
-        Some(now.saturating_add(IDLE))
+        Some(next)
     }
 
     /// Starts the timer of an RMBE that is watched by one.

@@ -76,6 +76,7 @@ mod plan;
 mod post_close;
 mod recv;
 mod replace;
+pub mod rmbe_size;
 mod send;
 mod state;
 mod user_timeout;
