@@ -33,7 +33,7 @@ endif
 xtask := tools/xtask/run
 
 .DEFAULT_GOAL := module
-.PHONY: help module kdir install install-built uninstall headers_install tools install-tools uninstall-tools install-dkms uninstall-dkms deb clean setup test test-host vmtest demo apps bench shell fuzz lint check soak mutants kcsan coverage
+.PHONY: help module kdir install install-built uninstall headers_install tools install-tools uninstall-tools install-dkms uninstall-dkms deb clean setup test test-host vmtest demo apps bench shell fuzz lint check soak mutants kcsan arm64 coverage
 
 help:
 	@echo 'Without privileges, on Debian 12 or 13 (packages are installed with apt):'
@@ -45,6 +45,7 @@ help:
 	@echo '  make apps        nginx, redis, PostgreSQL and more over SMC, and socket tests of CPython and others'
 	@echo '  make bench       figures, against the C module and TCP'
 	@echo '  make kcsan       data races: some of the tests on a kernel with KCSAN (ARGS="name ..." for fewer)'
+	@echo '  make arm64       some of the tests on arm64 with pages of 64 KiB (ARGS="name ..." for fewer)'
 	@echo '  make coverage    which lines of the module the lying peer reaches (ARGS="name ..." for other tests)'
 	@echo '  make soak        the tests again and again (ARGS="--minutes 60")'
 	@echo '  make fuzz        random input for the protocol core (ARGS="--seconds 600")'
@@ -201,7 +202,7 @@ test-host:
 vmtest:
 	@$(xtask) test --guests $(ARGS)
 
-apps bench soak fuzz mutants kcsan coverage:
+apps bench soak fuzz mutants kcsan arm64 coverage:
 	@$(xtask) $@ $(ARGS)
 
 check:

@@ -6,7 +6,7 @@
 //! slot, and in the silence afterwards nothing comes to the help of one that missed the slot which became free. Or one
 //! message at a time is held back (MSG_MORE), which is sent when the timer of all connections says so; the next comes
 //! while that runs. Or connections are idle between their messages for about as long as they keep a ring of shared
-//! memory, or one direction is, and has its next message when rings that nobody uses are looked for.
+//! memory.
 
 use std::io::Read;
 use std::io::Write;
@@ -31,9 +31,6 @@ const SOON_AFTER: Duration = Duration::from_secs(4);
 /// Most bytes of a message.
 const MOST: u64 = 256;
 
-/// A message that is larger than the smallest ring.
-static LARGE: [u8; 40_000] = [b'L'; 40_000];
-
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Connections
@@ -51,10 +48,6 @@ pub(crate) struct Arguments {
     /// One or two seconds between bursts, all in one direction
     #[arg(long)]
     idle: bool,
-
-    /// The same, and some more; then the other direction is used, a second before each burst
-    #[arg(long, requires = "idle")]
-    answered: bool,
 }
 
 /// Runs the test; both ends are in this process.
@@ -81,12 +74,6 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         if arguments.idle {
             thread::sleep(Duration::from_millis(1000 + random.below(1000)));
         }
-        if arguments.answered {
-            thread::sleep(Duration::from_millis(1200));
-            answer(&pairs)?;
-            // Until the connections are looked at, more or less.
-            thread::sleep(Duration::from_millis(900 + random.below(200)));
-        }
         match arguments.held_back {
             true => hold_back(&pairs, &mut random),
             false => burst(&pairs, &mut random, arguments.idle),
@@ -104,16 +91,12 @@ fn burst(pairs: &[(Socket, Socket)], random: &mut Random, is_read_late: bool) ->
         .iter()
         .map(|_| {
             // CAST: a byte, and few hundred.
-            let byte = 1 + random.below(255) as u8;
+            let byte = random.below(256) as u8;
             vec![byte; 1 + random.below(MOST) as usize]
         })
         .collect();
     for ((sender, _), message) in pairs.iter().zip(&messages) {
         (&mut &*sender).write_all(message)?;
-        if is_read_late {
-            // Needs a larger ring.
-            (&mut &*sender).write_all(&LARGE)?;
-        }
     }
     if is_read_late {
         thread::sleep(Duration::from_millis(50));
@@ -122,22 +105,6 @@ fn burst(pairs: &[(Socket, Socket)], random: &mut Random, is_read_late: bool) ->
         let mut received = vec![0; message.len()];
         (&mut &*receiver).read_exact(&mut received)?;
         ensure!(received == *message, "wrong data");
-        if is_read_late {
-            let mut received = vec![0; LARGE.len()];
-            (&mut &*receiver).read_exact(&mut received)?;
-            ensure!(received == LARGE, "wrong data");
-        }
-    }
-    Ok(())
-}
-
-/// Sends a byte in the direction in which there are no bursts.
-fn answer(pairs: &[(Socket, Socket)]) -> Result<()> {
-    for (sender, receiver) in pairs {
-        (&mut &*receiver).write_all(b"a")?;
-        let mut received = [0];
-        (&mut &*sender).read_exact(&mut received)?;
-        ensure!(received == *b"a", "wrong data");
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ use rustix::mm;
 use rustix::mm::MapFlags;
 use rustix::mm::ProtFlags;
 use rustix::mm::UserfaultfdFlags;
+use rustix::param::page_size;
 
 use crate::check;
 use crate::check_len;
@@ -49,7 +50,8 @@ const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
 const UFFDIO_ZEROPAGE: libc::c_ulong = 0xc020_aa04;
 const UFFD_API: u64 = 0xaa;
 const MODE_MISSING: u64 = 1;
-const PAGE: usize = 4096;
+/// How many bytes at the start of the page are used.
+const PART: usize = 4096;
 
 /// A page that is missing until [`Unserved::serve`].
 ///
@@ -75,9 +77,9 @@ impl Unserved {
         let fd = unsafe { mm::userfaultfd(flags) }?;
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: no fixed address is asked for, so that nothing mapped before is touched.
-        let before = unsafe { mm::mmap_anonymous(ptr::null_mut(), 2 * PAGE, prot, flags) }?;
+        let before = unsafe { mm::mmap_anonymous(ptr::null_mut(), 2 * page_size(), prot, flags) }?;
         // SAFETY: the second page of those mapped above.
-        let page = unsafe { before.cast::<u8>().add(PAGE) };
+        let page = unsafe { before.cast::<u8>().add(page_size()) };
         let this = Self { fd, page };
         let mut api = Api {
             api: UFFD_API,
@@ -99,23 +101,23 @@ impl Unserved {
     fn range(&self, mode: u64) -> Range {
         Range {
             start: self.page as u64,
-            len: PAGE as u64,
+            len: page_size() as u64,
             mode,
             answer: 0,
         }
     }
 
-    /// Receives into the page, at most its length, with these flags.
+    /// Receives into the page, at most 4096 bytes, with these flags.
     pub fn recv(&self, socket: &Socket, flags: i32) -> Result<usize> {
         // SAFETY: by the type invariant the page may be written by a system call.
-        check_len(unsafe { libc::recv(socket.as_raw_fd(), self.page.cast(), PAGE, flags) })
+        check_len(unsafe { libc::recv(socket.as_raw_fd(), self.page.cast(), PART, flags) })
     }
 
     /// Sends the page.
     pub fn send(&self, socket: &Socket) -> Result<usize> {
         let (fd, flags) = (socket.as_raw_fd(), libc::MSG_NOSIGNAL);
         // SAFETY: by the type invariant the page may be read by a system call.
-        check_len(unsafe { libc::send(fd, self.page.cast(), PAGE, flags) })
+        check_len(unsafe { libc::send(fd, self.page.cast(), PART, flags) })
     }
 
     /// Sets a socket option of `len` bytes, of which the first four are before the page.
@@ -129,7 +131,7 @@ impl Unserved {
     /// Gets a socket option into the page. Returns its length.
     pub fn get_option(&self, socket: &Socket, level: i32, name: i32) -> Result<u32> {
         // CAST: 4096.
-        let mut len = PAGE as libc::socklen_t;
+        let mut len = PART as libc::socklen_t;
         let fd = socket.as_raw_fd();
         // SAFETY: by the type invariant the page may be read and written by a system call; `len` is its length.
         check(unsafe { libc::getsockopt(fd, level, name, self.page.cast(), &raw mut len) })?;
@@ -170,6 +172,6 @@ impl Unserved {
 impl Drop for Unserved {
     fn drop(&mut self) {
         // SAFETY: by the type invariant the page is ours; no system call borrows `self` any more.
-        let _ = unsafe { mm::munmap(self.page.wrapping_sub(PAGE).cast(), 2 * PAGE) };
+        let _ = unsafe { mm::munmap(self.page.wrapping_sub(page_size()).cast(), 2 * page_size()) };
     }
 }

@@ -29,6 +29,7 @@ use rustix::mm::ProtFlags;
 use rustix::net::sendmmsg;
 use rustix::net::MMsgHdr;
 use rustix::net::SendAncillaryBuffer;
+use rustix::param::page_size;
 
 use crate::check;
 use crate::check_len;
@@ -218,8 +219,7 @@ impl Socket {
     /// Sends `data` from memory of which only the first `present` bytes, at most a page, have been accessed: the others
     /// are in a file of which the page is not mapped yet.
     pub fn send_absent(&self, data: &[u8], present: usize, flags: i32) -> Result<usize> {
-        const PAGE: usize = 4096;
-        let start = PAGE.checked_sub(present).ok_or(Errno::EINVAL)?;
+        let start = page_size().checked_sub(present).ok_or(Errno::EINVAL)?;
         let size = start + data.len();
         let file = memfd_create("absent", MemfdFlags::empty())?;
         // CAST: an offset below a page.
@@ -230,7 +230,7 @@ impl Socket {
         let populated = match present {
             0 => Ok(()),
             // SAFETY: the page was just mapped, and its content stays as it is.
-            _ => unsafe { mm::madvise(base, PAGE, Advice::LinuxPopulateWrite) },
+            _ => unsafe { mm::madvise(base, page_size(), Advice::LinuxPopulateWrite) },
         };
         let fd = self.as_raw_fd();
         // SAFETY: the mapping has `size` bytes, of which `data.len()` are behind `start`.

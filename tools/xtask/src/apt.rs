@@ -37,6 +37,32 @@ fn mirror_in(uris: &str, codename: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
+/// Returns the options of an apt that keeps what it knows in `dir`, and takes nothing for installed.
+fn own_state(dir: &Path) -> Result<Vec<String>> {
+    for sub in ["lists/partial", "cache/archives/partial"] {
+        fs::create_dir_all(dir.join(sub))?;
+    }
+    let status = dir.join("status");
+    fs::write(&status, "")?;
+    Ok(vec![
+        set("Dir::State::Lists", &dir.join("lists")),
+        set("Dir::State::Status", &status),
+        set("Dir::Cache", &dir.join("cache")),
+        // The user that apt downloads as may not access directories below a home directory.
+        "-oAPT::Sandbox::User=".to_owned(),
+        "-oAcquire::Languages=none".to_owned(),
+    ])
+}
+
+fn set(key: &str, value: &Path) -> String {
+    format!("-o{key}={}", value.display())
+}
+
+/// Unpacks a package.
+pub(crate) fn extract(deb: &Path, into: &Path) -> Result<()> {
+    output(Command::new("dpkg-deb").arg("-x").arg(deb).arg(into)).map(drop)
+}
+
 /// An apt configuration with its own state directory and suites. For it nothing is installed.
 pub(crate) struct Apt {
     options: Vec<String>,
@@ -48,34 +74,35 @@ impl Apt {
         Self::with_kind(dir, mirror, "deb", suites)
     }
 
+    /// Reads the lists of this machine's own sources for another architecture.
+    pub(crate) fn of_architecture(dir: &Path, architecture: &str) -> Result<Self> {
+        let mut options = own_state(dir)?;
+        options.push(format!("-oAPT::Architecture={architecture}"));
+        options.push(format!("-oAPT::Architectures={architecture}"));
+        let apt = Self { options };
+        run(apt.command("apt-get").args(["-qq", "update"]))
+            .with_context(|| format!("cannot read the lists for {architecture}"))?;
+        Ok(apt)
+    }
+
     /// The same for source packages.
     pub(crate) fn of_sources(dir: &Path, mirror: &str, suites: &[&str]) -> Result<Self> {
         Self::with_kind(dir, mirror, "deb-src", suites)
     }
 
     fn with_kind(dir: &Path, mirror: &str, kind: &str, suites: &[&str]) -> Result<Self> {
-        for sub in ["lists/partial", "cache/archives/partial"] {
-            fs::create_dir_all(dir.join(sub))?;
-        }
-        let (list, status) = (dir.join("sources.list"), dir.join("status"));
+        let mut options = own_state(dir)?;
+        let list = dir.join("sources.list");
         let sources = suites
             .iter()
             .map(|suite| format!("{kind} [signed-by={KEYRING}] {mirror} {suite} main\n"));
         fs::write(&list, sources.collect::<String>())?;
-        fs::write(&status, "")?;
-        let set = |key: &str, value: &Path| format!("-o{key}={}", value.display());
-        let options = vec![
-            set("Dir::State::Lists", &dir.join("lists")),
-            set("Dir::State::Status", &status),
-            set("Dir::Cache", &dir.join("cache")),
+        options.extend([
             set("Dir::Etc::SourceList", &list),
             set("Dir::Etc::SourceParts", Path::new("/dev/null")),
             set("Dir::Etc::Preferences", Path::new("/dev/null")),
             set("Dir::Etc::PreferencesParts", Path::new("/dev/null")),
-            // The user that apt downloads as may not access directories below a home directory.
-            "-oAPT::Sandbox::User=".to_owned(),
-            "-oAcquire::Languages=none".to_owned(),
-        ];
+        ]);
         let apt = Self { options };
         run(apt.command("apt-get").args(["-qq", "update"])).with_context(|| {
             format!(
@@ -123,6 +150,29 @@ impl Apt {
         Ok(files
             .filter(|p| p.extension().is_some_and(|e| e == "deb"))
             .collect())
+    }
+
+    /// Unpacks these packages, and all that they depend on, to `root`, which is emptied.
+    pub(crate) fn unpack(&self, packages: &[&str], root: &Path) -> Result<()> {
+        let archives = root.with_extension("archives");
+        for dir in [root, &archives] {
+            if dir.exists() {
+                fs::remove_dir_all(dir)?;
+            }
+        }
+        fs::create_dir_all(root)?;
+        let mut debs = self.download_with_dependencies(packages, &archives)?;
+        // What others lay files into comes first: this package has the links of /bin and /lib to /usr.
+        let is_first = |deb: &PathBuf| {
+            let name = deb.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("base-files_")
+        };
+        debs.sort_by_key(|deb| !is_first(deb));
+        for deb in &debs {
+            extract(deb, root)?;
+        }
+        fs::remove_dir_all(&archives)?;
+        Ok(())
     }
 
     /// Downloads a source package to the directory `into` and unpacks it there; returns the directory that it makes.

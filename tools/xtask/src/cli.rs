@@ -74,6 +74,11 @@ enum Task {
         /// Only the scripts whose names contain one of these.
         names: Vec<String>,
     },
+    /// Run the guest scripts that name arm64, on that kernel.
+    Arm64 {
+        /// Only the scripts whose names contain one of these.
+        names: Vec<String>,
+    },
     /// Show which source lines of the module guest scripts reach: that of the lying peer, if none is named.
     Coverage {
         /// Names of scripts, without folder and ending.
@@ -187,7 +192,11 @@ pub(crate) fn main() -> Result<bool> {
         Task::Demo { flavour } => demo(&dirs, flavour, &options),
         Task::Bench(args) => measure(&dirs, &args, &options),
         Task::Soak { minutes, names } => soak(&dirs, minutes, names, &options),
-        Task::Kcsan { names } => kcsan(&dirs, names, &options),
+        Task::Kcsan { names } => on_kernel(&dirs, Flavour::X86Kcsan, names, &options),
+        Task::Arm64 { names } => {
+            packages::ensure(PackageSet::Arm64)?;
+            on_kernel(&dirs, Flavour::Arm64, names, &options)
+        }
         Task::Coverage { names } => coverage(&dirs, &names, &options),
         Task::Apps { names } => apps(&dirs, names, &options),
         Task::Fuzz { seconds, names } => fuzz::run(&dirs, seconds, &names),
@@ -318,6 +327,9 @@ fn run_guests(
     }
     if !bare {
         host::build_tools(dirs)?;
+        for (_, kernel) in &kernels {
+            host::build_tools_for(dirs, kernel)?;
+        }
     }
     let script_run = ScriptRun {
         args,
@@ -456,13 +468,18 @@ fn soak(
     Ok(true)
 }
 
-/// Runs the scripts for the kernel that finds data races.
-fn kcsan(dirs: &Dirs, names: Vec<String>, options: &KernelOptions<'_>) -> Result<bool> {
+/// Runs the scripts for a kernel that is not in `make test`.
+fn on_kernel(
+    dirs: &Dirs,
+    flavour: Flavour,
+    names: Vec<String>,
+    options: &KernelOptions<'_>,
+) -> Result<bool> {
     let args = TestArgs {
         names,
         host: false,
         guests: true,
-        flavour: vec![Flavour::X86Kcsan],
+        flavour: vec![flavour],
         fail_fast: false,
         all: true,
         day: None,

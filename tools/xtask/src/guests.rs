@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use nix::fcntl::Flock;
 
 use crate::dirs::Dirs;
-use crate::kernel::{Flavour, Kernel};
+use crate::kernel::{arm64, Flavour, Kernel};
 use crate::run::lock;
 use crate::suites::Suite;
 use crate::vm::{self, Fate, Guest, Outcome, Power, Wire};
@@ -267,7 +267,7 @@ fn topology(guest: &str) -> Result<(Flavour, Topology)> {
 /// Parses the name of a kernel.
 fn kernel(name: &str) -> Result<Flavour> {
     Flavour::from_str(name, false).map_err(|_| {
-        anyhow!("guest: `{name}` is none of um-debug, um-no-smc, um, um-6.12, x86_64, x86_64-kcsan, debian-7.3, debian-7.2, pair(ours,c), pair(c,ours)")
+        anyhow!("guest: `{name}` is none of um-debug, um-no-smc, um, um-6.12, x86_64, x86_64-kcsan, arm64, debian-7.3, debian-7.2, pair(ours,c), pair(c,ours)")
     })
 }
 
@@ -456,7 +456,10 @@ impl<'a> ScriptRun<'a> {
 
 /// Returns what each script finds in its environment.
 fn common_env(dirs: &Dirs, booted: &Booted<'_>) -> Vec<(String, String)> {
-    let bin = dirs.repo.join("target/release");
+    let bin = match booted.kernel.flavour {
+        Flavour::Arm64 => arm64::programs(dirs),
+        _ => dirs.repo.join("target/release"),
+    };
     let selftests = dirs.repo.join("tools/testing/selftests/net/smc");
     let text = |p: &Path| p.to_string_lossy().into_owned();
     let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", text(&bin));

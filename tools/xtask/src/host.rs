@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::dirs::Dirs;
 use crate::groups::{read_lines, Group};
+use crate::kernel::{arm64, Kernel};
 use crate::run::run;
 use crate::suite::Tally;
 
@@ -21,6 +22,14 @@ pub(crate) fn build_tools(dirs: &Dirs) -> Result<()> {
     cmd.args(["build", "--release", "--workspace", "--quiet"])
         .current_dir(&dirs.repo);
     run(&mut cmd).context("the user tools do not build")
+}
+
+/// Builds those for guests with this kernel that cannot run this machine's.
+pub(crate) fn build_tools_for(dirs: &Dirs, kernel: &Kernel) -> Result<()> {
+    match &kernel.root {
+        Some(root) => arm64::build_programs(dirs, root),
+        None => Ok(()),
+    }
 }
 
 /// Runs the tests of the workspace.

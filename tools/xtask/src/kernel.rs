@@ -2,6 +2,7 @@
 //! Kernels for the guests: source, configuration, build. Each is built once per machine and kept in
 //! the cache, with a stamp of everything that affects the build. Those of a distribution are taken as they are.
 
+pub(crate) mod arm64;
 mod build;
 mod config;
 mod debian;
@@ -41,6 +42,9 @@ pub(crate) enum Flavour {
     /// x86_64 with more ways between programs of one machine; for `make bench`.
     #[value(name = "x86_64-same-host")]
     X86SameHost,
+    /// arm64 for QEMU, with pages of 64 KiB; for `make arm64`.
+    #[value(name = "arm64")]
+    Arm64,
     /// Debian's own kernel for x86-64, unchanged, in QEMU.
     #[value(name = "debian-7.3")]
     Debian73,
@@ -60,6 +64,7 @@ impl Flavour {
             Self::X86Kcsan => "x86_64-kcsan",
             Self::X86Coverage => "x86_64-coverage",
             Self::X86SameHost => "x86_64-same-host",
+            Self::Arm64 => "arm64",
             Self::Debian73 => "debian-7.3",
             Self::Debian72 => "debian-7.2",
         }
@@ -75,7 +80,8 @@ impl Flavour {
             | Self::X86
             | Self::X86Kcsan
             | Self::X86Coverage
-            | Self::X86SameHost => None,
+            | Self::X86SameHost
+            | Self::Arm64 => None,
             Self::Debian73 => Some("7.3"),
             Self::Debian72 => Some("7.2"),
         }
@@ -103,16 +109,21 @@ impl Flavour {
     pub(crate) fn is_daily(self) -> bool {
         !matches!(
             self,
-            Self::X86Kcsan | Self::X86Coverage | Self::X86SameHost | Self::Um612
+            Self::X86Kcsan | Self::X86Coverage | Self::X86SameHost | Self::Um612 | Self::Arm64
         )
     }
 
     /// Returns how many times as long as on others scripts may take.
     pub(crate) fn slowness(self) -> u32 {
         match self {
-            Self::X86Kcsan => 3,
+            Self::X86Kcsan | Self::Arm64 => 3,
             _ => 1,
         }
+    }
+
+    /// Whether guests can have a clock that counts instructions.
+    pub(crate) fn counts_instructions(self) -> bool {
+        !self.is_uml() && self != Self::Arm64
     }
 
     /// Whether the kernel is a process of this machine; else it needs QEMU.
@@ -122,9 +133,10 @@ impl Flavour {
 
     /// Returns the name of the architecture in the kernel's makefiles.
     fn arch(self) -> &'static str {
-        match self.is_uml() {
-            true => "um",
-            false => "x86_64",
+        match self {
+            Self::Arm64 => "arm64",
+            _ if self.is_uml() => "um",
+            _ => "x86_64",
         }
     }
 
@@ -161,6 +173,7 @@ impl Flavour {
                 "tests.config",
                 "coverage.config",
             ],
+            Self::Arm64 => &["base.config", "tests.config", "arm64.config"],
             Self::Debian73 | Self::Debian72 => &[],
         }
     }
@@ -177,9 +190,10 @@ impl Flavour {
 
     /// Returns the path of the image, below the build directory.
     fn image(self) -> &'static str {
-        match self.is_uml() {
-            true => "linux",
-            false => "arch/x86/boot/bzImage",
+        match self {
+            Self::Arm64 => "arch/arm64/boot/Image",
+            _ if self.is_uml() => "linux",
+            _ => "arch/x86/boot/bzImage",
         }
     }
 
@@ -190,6 +204,7 @@ impl Flavour {
             Self::UmDebug | Self::UmNoSmc => 1770,
             Self::X86 | Self::X86SameHost => 1820,
             Self::X86Kcsan | Self::X86Coverage => 1900,
+            Self::Arm64 => 2050,
             Self::Debian73 | Self::Debian72 => 0,
         }
     }
@@ -206,6 +221,8 @@ pub(crate) struct Kernel {
     pub(crate) modules: PathBuf,
     /// What differs for a kernel of a distribution.
     pub(crate) stock: Option<Stock>,
+    /// The root of guests that cannot run this machine's programs.
+    pub(crate) root: Option<PathBuf>,
 }
 
 /// A kernel of a distribution.
@@ -311,5 +328,9 @@ pub(crate) fn ensure(
         modules: dir.clone(),
         dir,
         stock: None,
+        root: match flavour {
+            Flavour::Arm64 => Some(arm64::root(dirs, options.update)?),
+            _ => None,
+        },
     })
 }

@@ -122,6 +122,8 @@ pub(crate) enum PackageSet {
     Build,
     /// Also runs guests.
     Guests,
+    /// As [`PackageSet::Guests`], also of arm64.
+    Arm64,
     /// As [`PackageSet::Guests`], with unmodified programs in the guests.
     Apps,
 }
@@ -133,6 +135,7 @@ pub(crate) fn ensure(set: PackageSet) -> Result<()> {
         PackageSet::Demo => DEMO.to_vec(),
         PackageSet::Build => BUILD.to_vec(),
         PackageSet::Guests | PackageSet::Apps => [BUILD, GUEST].concat(),
+        PackageSet::Arm64 => [BUILD, GUEST, &["qemu-system-arm"]].concat(),
     };
     let python_tests = (set == PackageSet::Apps).then(python_tests);
     if let Some(python_tests) = &python_tests {

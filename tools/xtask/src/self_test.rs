@@ -18,7 +18,9 @@ use crate::vm::Outcome;
 fn script(dirs: &Dirs, flavour: Flavour) -> Option<PathBuf> {
     let name = match flavour {
         Flavour::UmDebug | Flavour::UmNoSmc => "planted.sh",
-        Flavour::X86 | Flavour::Debian73 | Flavour::Debian72 => "planted_x86_64.sh",
+        Flavour::X86 | Flavour::Debian73 | Flavour::Debian72 | Flavour::Arm64 => {
+            "planted_x86_64.sh"
+        }
         Flavour::X86Kcsan => "planted_kcsan.sh",
         Flavour::Um | Flavour::Um612 | Flavour::X86Coverage | Flavour::X86SameHost => return None,
     };

@@ -98,6 +98,11 @@ impl<'a> Stage<'a> {
         self.sets.insert(set.kernel.flavour, set);
     }
 
+    /// Returns the kernels.
+    pub(crate) fn kernels(&self) -> impl Iterator<Item = &Kernel> {
+        self.sets.values().map(|set| &*set.kernel)
+    }
+
     /// Builds our module for the kernels that load it, as many at a time as there are processors: most of the time each
     /// is one run of the compiler, which has one.
     pub(crate) fn build_modules(&mut self) {

@@ -216,6 +216,9 @@ fn prepare<'a>(
     }
     let dirs = stage.dirs;
     host::build_tools(dirs)?;
+    for kernel in stage.kernels() {
+        host::build_tools_for(dirs, kernel)?;
+    }
     // Each keeps a processor busy, beside which guests can run.
     if choice.is_whole() {
         jobs.extend(stage.compile()?.map(|job| (1.0, job)));

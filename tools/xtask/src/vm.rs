@@ -204,7 +204,9 @@ fn prepare(dirs: &Dirs, guest: &Guest<'_>, interactive: bool) -> Result<Machine>
     std::fs::create_dir_all(&guest.share)?;
     let init = init::write(dirs, guest, &run, interactive)?;
     match guest.kernel.flavour.is_uml() {
-        true if guest.counts_instructions => bail!("instructions are counted under QEMU only"),
+        _ if guest.counts_instructions && !guest.kernel.flavour.counts_instructions() => {
+            bail!("instructions are counted on x86-64 in QEMU only")
+        }
         true => uml::machine(guest, &run, &init, interactive),
         false => qemu::machine(dirs, guest, &init, interactive),
     }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use super::{Flavour, Kernel, Stock, STAMP};
-use crate::apt::{self, Apt};
+use crate::apt::{self, extract, Apt};
 use crate::dirs::Dirs;
 use crate::run::{lock, output, run};
 
@@ -122,27 +122,15 @@ pub(super) fn ensure(dirs: &Dirs, flavour: Flavour, series: &str, update: bool) 
             initrd: here.join("initrd"),
             root,
         }),
+        root: None,
     })
 }
 
 /// Unpacks the compilers, and all that they need, as a root to run them in.
 fn unpack_tools(apt: &Apt, root: &Path) -> Result<()> {
-    let archives = root.with_extension("archives");
-    for dir in [root, &archives] {
-        if dir.exists() {
-            fs::remove_dir_all(dir)?;
-        }
-    }
-    fs::create_dir_all(root)?;
-    let mut debs = apt.download_with_dependencies(TOOLS, &archives)?;
-    // What others lay files into comes first: this package has the links of /bin and /lib to /usr.
-    debs.sort_by_key(|deb| !file_name(deb).starts_with("base-files_"));
-    for deb in &debs {
-        extract(deb, root)?;
-    }
+    apt.unpack(TOOLS, root)?;
     // Alternatives are made when a package is installed.
     std::os::unix::fs::symlink("mawk", root.join("usr/bin/awk"))?;
-    fs::remove_dir_all(&archives)?;
     Ok(())
 }
 
@@ -294,17 +282,6 @@ pub(crate) fn in_root(dirs: &Dirs, root: &Path) -> Command {
     let mut cmd = Command::new(dirs.repo.join("tools/kernel/in-root"));
     cmd.arg(root).arg(&dirs.repo).arg(&dirs.cache).arg("--");
     cmd
-}
-
-fn extract(deb: &Path, into: &Path) -> Result<()> {
-    output(Command::new("dpkg-deb").arg("-x").arg(deb).arg(into)).map(drop)
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
 }
 
 #[cfg(test)]

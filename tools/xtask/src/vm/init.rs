@@ -9,6 +9,7 @@ use anyhow::Result;
 
 use super::Guest;
 use crate::dirs::Dirs;
+use crate::kernel::Flavour;
 
 /// Writes the program for one guest and returns its path.
 pub(super) fn write(
@@ -18,7 +19,11 @@ pub(super) fn write(
     interactive: bool,
 ) -> Result<PathBuf> {
     let uml = guest.kernel.flavour.is_uml();
-    let console = if uml { "/dev/tty0" } else { "/dev/ttyS1" };
+    let console = match guest.kernel.flavour {
+        Flavour::Arm64 => "/dev/hvc0",
+        _ if uml => "/dev/tty0",
+        _ => "/dev/ttyS1",
+    };
     let home = guest.script.parent().unwrap_or(Path::new("/"));
     let keep = [&*dirs.repo, &*dirs.cache, home]
         .map(|p| quote(&p.to_string_lossy()))

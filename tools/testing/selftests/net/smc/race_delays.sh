@@ -68,9 +68,6 @@ run "SMC-R: data that are held back" smc bursts --held-back --connections 64 --r
 suite "SMC-R: a listener that becomes a client" smctest --expect smc semantics --only "on a listener"
 require "shared memory" same_host on
 connections SMC-D smcd 1500
-require "rare long delays" delays 64 20000
-run "SMC-D: first data, where the other direction is in use" smcd bursts --idle --answered --connections 64 \
-	--rounds "$(scale 5 100)"
 require "no shared memory" same_host off
 
 require "some longer delays" delays 64 1000

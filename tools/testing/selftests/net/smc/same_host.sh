@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# also: arm64
 # timeout: 400
 # SMC-D within one kernel, without any RDMA device: both ends share memory, across network namespaces.
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# also: debian-7.3
+# also: debian-7.3, arm64
 # timeout: 400
 # cpus: 1
 # Every socket call in every state, in SMC mode; TCP beside it keeps the tables honest.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# also: um-no-smc, debian-7.3, debian-7.2, x86_64-kcsan
+# also: um-no-smc, debian-7.3, debian-7.2, x86_64-kcsan, arm64
 # timeout: 400
 # SMC-R over soft RoCE: the data goes by RDMA, whole and in order, over both sizes of packets.
 
