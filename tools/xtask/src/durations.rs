@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::dirs::Dirs;
-use crate::packing::UNKNOWN_LOAD;
+use crate::packing::{Load, UNKNOWN_LOAD};
 use crate::run::lock;
 
 /// What a script took.
@@ -55,10 +55,15 @@ impl Durations {
     }
 
     /// Returns how many processors the script will keep busy: as the last time.
-    pub(crate) fn load(&self, name: &str) -> f64 {
+    pub(crate) fn load(&self, name: &str) -> Load {
         self.before
             .get(name)
-            .map_or(UNKNOWN_LOAD, |took| took.load())
+            .map_or(UNKNOWN_LOAD, |took| Load::Part(took.load()))
+    }
+
+    /// Returns how long processors will be busy with the script: as the last time, or a good part of its timeout.
+    pub(crate) fn cpu(&self, name: &str, timeout: Duration) -> Duration {
+        self.before.get(name).map_or(timeout / 5, |took| took.cpu)
     }
 
     pub(crate) fn record(&self, name: &str, took: Took) {

@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::dirs::Dirs;
+use crate::host::behind_guests;
 use crate::suite::Tally;
 
 /// How long each target runs in a test run, in seconds.
@@ -73,7 +74,7 @@ fn command(dirs: &Dirs, target: &str, seconds: u64) -> Result<Command> {
     let corpus = format!("corpus/{target}");
     fs::create_dir_all(dir.join(&corpus))?;
     fs::create_dir_all(dir.join("artifacts"))?;
-    let mut cmd = Command::new("cargo");
+    let mut cmd = behind_guests("cargo");
     cmd.args(["run", "--release", "--quiet", "--bin", target, "--"]);
     cmd.args([
         &corpus,

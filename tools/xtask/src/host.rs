@@ -32,9 +32,16 @@ pub(crate) fn build_tools_for(dirs: &Dirs, kernel: &Kernel) -> Result<()> {
     }
 }
 
+/// Returns a command that runs `program` with less priority than guests, which have to answer each other in time.
+pub(crate) fn behind_guests(program: &str) -> Command {
+    let mut cmd = Command::new("nice");
+    cmd.args(["-n", "5", program]);
+    cmd
+}
+
 /// Runs the tests of the workspace.
 pub(crate) fn test(dirs: &Dirs) -> Result<Tally> {
-    let mut cmd = Command::new("cargo");
+    let mut cmd = behind_guests("cargo");
     cmd.args(["test", "--no-fail-fast", "--workspace"])
         .current_dir(&dirs.repo);
     let mut count = Count::default();

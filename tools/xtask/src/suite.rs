@@ -14,7 +14,7 @@ use crate::dirs::Dirs;
 use crate::durations::Durations;
 use crate::guests::GuestSpec;
 use crate::kernel::{self, Flavour, KernelOptions};
-use crate::packing::{Budget, Queue, UNKNOWN_LOAD};
+use crate::packing::{Budget, Load, Queue, UNKNOWN_LOAD};
 use crate::run;
 use crate::stage::{file_name, Job, Stage};
 use crate::table::Tables;
@@ -159,7 +159,7 @@ fn on_host(dirs: &Dirs) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Builds what the scripts need and runs the tests of the host meanwhile, then the scripts.
+/// Builds what the scripts need, then runs these, and the tests of the host beside them.
 fn guests(
     dirs: &Dirs,
     scripts: &[(PathBuf, GuestSpec)],
@@ -175,25 +175,10 @@ fn guests(
         .iter()
         .map(|flavour| kernel::ensure(dirs, &tools, *flavour, options))
         .collect::<Result<Vec<_>>>();
-    let mut host = None;
-    // Either leaves a processor idle for much of its time.
-    let built: Result<()> = thread::scope(|scope| {
-        if choice.host {
-            scope.spawn(|| host = Some(on_host(dirs)));
-        }
-        for kernel in kernels? {
-            stage.add_kernel(kernel);
-        }
-        stage.build_modules();
-        Ok(())
-    });
-    if let Some(result) = host {
-        tally.add(result?);
+    for kernel in kernels? {
+        stage.add_kernel(kernel);
     }
-    built?;
-    if choice.fail_fast && !tally.failed.is_empty() {
-        return Ok(());
-    }
+    stage.build_modules();
     let jobs = prepare(&mut stage, scripts, &flavours, choice, tally)?;
     let end = at_once(jobs, choice.fail_fast, tally);
     durations.write()?;
@@ -208,23 +193,25 @@ fn prepare<'a>(
     flavours: &[Flavour],
     choice: &Choice,
     tally: &mut Tally,
-) -> Result<Vec<(f64, Job<'a>)>> {
+) -> Result<Vec<(Load, Job<'a>)>> {
+    let dirs = stage.dirs;
+    let mut jobs: Vec<(Load, Job<'a>)> = Vec::new();
+    if choice.host {
+        jobs.push((Load::Rest, Box::new(move || on_host(dirs))));
+    }
     // Before the scripts, which rely on what these test.
-    let mut jobs = Vec::new();
     for flavour in flavours {
         jobs.extend(stage.self_test(*flavour)?.map(|job| (UNKNOWN_LOAD, job)));
     }
-    let dirs = stage.dirs;
     host::build_tools(dirs)?;
     for kernel in stage.kernels() {
         host::build_tools_for(dirs, kernel)?;
     }
-    // Each keeps a processor busy, beside which guests can run.
     if choice.is_whole() {
-        jobs.extend(stage.compile()?.map(|job| (1.0, job)));
+        jobs.extend(stage.compile()?.map(|job| (Load::Rest, job)));
     }
     if choice.host {
-        jobs.push((1.0, Box::new(move || fuzz::as_test(dirs))));
+        jobs.push((Load::Rest, Box::new(move || fuzz::as_test(dirs))));
     }
     let mut ready = Vec::new();
     for (script, spec) in scripts {
@@ -232,21 +219,26 @@ fn prepare<'a>(
             let name = spec.run_name(script);
             let time = stage.durations.time(&name, spec.timeout);
             let load = match spec.is_alone {
-                true => budget().all(),
+                true => Load::Alone,
                 false => stage.durations.load(&name),
             };
             ready.push((time, (load, job)));
         }
     }
-    jobs.extend(stage.supplies().into_iter().map(|job| (1.0, job)));
+    let supplies = stage.supplies().into_iter();
+    jobs.extend(supplies.map(|job| (Load::Part(1.0), job)));
     ready.sort_by_key(|(time, _)| *time);
     if !choice.fail_fast {
         // The longest first, so that it does not run alone at the end, and before it those beside which no other of
         // their kind fits, which would take turns then.
         ready.reverse();
-        ready.sort_by_key(|(_, (load, _))| *load <= budget().load() / 2.0);
+        ready.sort_by_key(|(_, (load, _))| !load.is_heavy());
     }
     jobs.extend(ready.into_iter().map(|(_, job)| job));
+    if !choice.fail_fast {
+        // Those that run alone come before all others: nothing has to end for them then, and the host's tests go on.
+        jobs.sort_by_key(|(load, _)| *load != Load::Alone);
+    }
     Ok(jobs)
 }
 
@@ -268,7 +260,7 @@ fn budget() -> Budget {
 /// Runs these, each with the processors that it takes, several at a time: in their order as far as the [`budget`] lets
 /// them. After an error no further ones are started; after a failure, with `fail_fast`, those that run are stopped,
 /// too, and do not count.
-fn at_once(all: Vec<(f64, Job<'_>)>, fail_fast: bool, tally: &mut Tally) -> Result<()> {
+fn at_once(all: Vec<(Load, Job<'_>)>, fail_fast: bool, tally: &mut Tally) -> Result<()> {
     let queue = Queue::new(budget(), all);
     let (send, results) = channel();
     let mut end = Ok(());
@@ -311,10 +303,7 @@ fn announce(choice: &Choice, scripts: &[(PathBuf, GuestSpec)], durations: &Durat
     }
     if choice.guests {
         let time = |(script, spec): &(PathBuf, GuestSpec)| {
-            let name = spec.run_name(script);
-            durations
-                .time(&name, spec.timeout)
-                .mul_f64(durations.load(&name))
+            durations.cpu(&spec.run_name(script), spec.timeout)
         };
         let all: Duration = scripts.iter().map(time).sum();
         let minutes = all.div_f64(budget().load()).as_secs().div_ceil(60);
