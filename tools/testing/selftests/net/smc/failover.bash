@@ -107,18 +107,9 @@ up_fabric() {
 		within 20 ping -c 1 -W 1 "$PEER_IP" >/dev/null
 }
 
-# hold and release: a connection, so that the link group stays.
+# hold [OPTION...]: a connection, or more by an option, so that the link group stays until hold_end.
 hold() {
-	touch /tmp/held
-	smctest --expect smc --port 7020 hold --seconds 0 \
-		--then "touch /tmp/made; while [ -e /tmp/held ]; do sleep 0.1; done; rm /tmp/made" &
-	HOLDER=$!
-	within 20 [ -e /tmp/made ]
-}
-
-release() {
-	rm -f /tmp/held
-	wait "$HOLDER"
+	hold_begin --expect smc --port 7020 hold --seconds 0 "$@"
 }
 
 LINKED=(--linked "rxe_wire_a rxe_wire2_a" --linked "rxe_wire_b rxe_wire2_b")

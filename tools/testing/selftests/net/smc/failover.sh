@@ -126,7 +126,7 @@ outlived() {
 	# The holder goes in any case: it would keep the module in use and a processor busy.
 	hold && lose_amid "$@"
 	code=$?
-	release || code=1
+	hold_end || code=1
 	# The devices are words.
 	# shellcheck disable=SC2068
 	noise ${ALL[@]} && link_up "$LOST" "$3" || return

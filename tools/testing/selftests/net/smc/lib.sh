@@ -242,7 +242,8 @@ within() {
 	shift
 	until "$@"; do
 		[ "$SECONDS" -lt "$end" ] || return
-		sleep 0.2
+		[ -n "${NEVER:-}" ] || exec {NEVER}<> <(:)
+		read -rt 0.2 -u "$NEVER" || : # `sleep` is a process
 	done
 }
 
@@ -388,21 +389,30 @@ qperf_field() {
 	[ -n "$value" ] && echo "$value"
 }
 
-# beside COUNT COMMAND...: the command, while so many connections from a to b are held, which are used afterwards. HOLD
-# has further options for that.
+# hold_begin OPTION... and hold_end: `smctest hold` with these options. Its connections are used again at the end.
+hold_begin() {
+	rm -f /tmp/held
+	exec {HELD}<> <(:)
+	smctest "$@" --then "touch /tmp/held; read -r _" <&"$HELD" &
+	HOLDER=$!
+	within 60 test -e /tmp/held
+}
+
+hold_end() {
+	echo >&"$HELD"
+	exec {HELD}>&-
+	wait "$HOLDER"
+}
+
+# beside COUNT COMMAND...: the command, while so many connections from a to b are held. HOLD has further options.
 beside() {
-	local count=$1 holder code
+	local count=$1 code
 	shift
-	rm -f /tmp/held /tmp/done
 	# The options are words, or none.
 	# shellcheck disable=SC2086
-	smctest --expect smc --port 7020 hold --connections "$count" --seconds 0 ${HOLD:-} \
-		--then "touch /tmp/held; until [ -e /tmp/done ]; do sleep 0.2; done" &
-	holder=$!
-	within 20 test -e /tmp/held && "$@"
+	hold_begin --expect smc --port 7020 hold --connections "$count" --seconds 0 ${HOLD:-} && "$@"
 	code=$?
-	touch /tmp/done
-	wait "$holder" && return "$code"
+	hold_end && return "$code"
 }
 
 # Memory ----------------------------------------------------------------------------------------

@@ -68,20 +68,6 @@ SYMMETRIC=(2 symmetric symmetric)
 CLIENT_HAS_ONE=(2 "asymmetric local" "asymmetric peer")
 SERVER_HAS_ONE=(2 "asymmetric peer" "asymmetric local")
 
-# hold_begin NUMBER: connections, which have to be alive at hold_end.
-hold_begin() {
-	rm -f /tmp/held /tmp/enough
-	smctest --deadline 250 --expect smc hold --connections "$1" --seconds 0 \
-		--then "touch /tmp/held; until [ -e /tmp/enough ]; do sleep 0.1; done" &
-	HOLD=$!
-	within 60 test -e /tmp/held
-}
-
-hold_end() {
-	touch /tmp/enough
-	wait "$HOLD"
-}
-
 # fresh DEVICE...: these devices, and no group.
 fresh() {
 	local device
@@ -138,7 +124,7 @@ require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "two devices each" up_fabric
 
-require "connections" hold_begin 4
+require "connections" hold --deadline 250 --connections 4
 check "two ports each: symmetric" becomes "${SYMMETRIC[@]}"
 check "the server's second goes: asymmetric" changes del wire2_b "${SERVER_HAS_ONE[@]}"
 check "the client's, too: single" changes del wire2_a "${SINGLE[@]}"
@@ -167,7 +153,7 @@ check "and another offer has an answer" becomes "${CLIENT_HAS_ONE[@]}"
 
 require "connections take a megabyte each" buffers 1048576
 check "one port each: single" from_start "${SINGLE[@]}" -- wire_a wire_b
-require "connections with 32 RMBs" hold_begin 64
+require "connections with 32 RMBs" hold --connections 64
 check "a link for all of them" changes add wire2_b "${CLIENT_HAS_ONE[@]}"
 check "these live" hold_end
 require "connections take less" buffers 65536

@@ -111,11 +111,11 @@ check "a link on each port again" on_ports "1 2"
 require "the first port of one end is down" link_down wire_a a
 check "a link from its second port to each of the other end" within 10 are_links "rxe_wire_a/2 rxe_wire_a/2" \
 	"rxe_wire_b/1 rxe_wire_b/2"
-check "the connection goes on" release
+check "the connection goes on" hold_end
 check "a first contact over the second port" over_second_port
 require "the port is up" link_up wire_a a
 check "a link on each port then" on_ports "1 2"
-check "the connection over the second port goes on" release
+check "the connection over the second port goes on" hold_end
 check "a device goes, with both of its ports" device_del wire_a a
 check "the links on them, too" within 20 no_groups
 check "module unloads" within 20 unload_smc

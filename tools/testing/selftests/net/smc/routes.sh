@@ -94,7 +94,7 @@ require "a connection stays" hold
 require "each end gets a port whose gateway it has not spoken to" eval 'device_add wire2_a a && device_add wire2_b b'
 check "they make another link" links_on "rxe_wire2_a rxe_wire2_b rxe_wire_a rxe_wire_b"
 check "the gateway was asked for its address" eval 'resolved a wire2_a 10.9.2.$GATEWAY && resolved b wire2_b 10.9.3.$GATEWAY'
-release
+hold_end
 
 require "the group and the second ports go" eval 'device_del wire2_a a && device_del wire2_b b && reload'
 require "a connection stays" hold
@@ -103,7 +103,7 @@ require "each end gets a second port" eval 'device_add wire2_a a && device_add w
 check "the client's is not used" links_on "rxe_wire2_b rxe_wire_a rxe_wire_a rxe_wire_b"
 require "the gateway answers" unmute wire2_a
 check "it is" within 60 are_links_on "rxe_wire2_a rxe_wire2_b rxe_wire_a rxe_wire_b"
-release
+hold_end
 require "the second ports go" eval 'device_del wire2_a a && device_del wire2_b b && reload'
 
 # The first link ------------------------------------------------------------------------------

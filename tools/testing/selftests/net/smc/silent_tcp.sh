@@ -42,14 +42,8 @@ goes_on() {
 
 # used PATH: connections that were used before TCP is silent are used afterwards.
 used() {
-	local holder
-	rm -f /tmp/held /tmp/done
-	smctest --expect "$1" --port "$PORT" hold --connections 8 --used --seconds 1 \
-		--then "touch /tmp/held; until [ -e /tmp/done ]; do sleep 0.2; done" &
-	holder=$!
-	within 20 test -e /tmp/held && silence
-	touch /tmp/done
-	wait "$holder"
+	hold_begin --expect "$1" --port "$PORT" hold --connections 8 --used --seconds 1 && silence
+	hold_end
 }
 
 ECHO='
