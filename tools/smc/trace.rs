@@ -81,6 +81,10 @@ impl Instance {
         fs::write(self.0.join("events/smc").join(event).join("enable"), "1")
     }
 
+    fn disable(&self) -> io::Result<()> {
+        fs::write(self.0.join("events/smc/enable"), "0")
+    }
+
     fn pipe(&self) -> io::Result<File> {
         let mut how = OpenOptions::new();
         how.read(true).custom_flags(libc::O_NONBLOCK);
@@ -91,7 +95,7 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         // On failure the instance remains, with its events disabled.
-        let _ = fs::write(self.0.join("events/smc/enable"), "0");
+        let _ = self.disable();
         let _ = fs::remove_dir(&self.0);
     }
 }
@@ -115,6 +119,7 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
     let end = arguments.seconds;
     let end = end.and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds)));
     let shown = follow(
+        &instance,
         pipe,
         end,
         &mut Printer {
@@ -128,12 +133,24 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
     }
 }
 
-fn follow(mut pipe: File, end: Option<Instant>, printer: &mut Printer) -> io::Result<()> {
+/// Prints what occurs until the end, and all of it.
+fn follow(
+    instance: &Instance,
+    mut pipe: File,
+    end: Option<Instant>,
+    printer: &mut Printer,
+) -> io::Result<()> {
     /// Polling interval for signals.
     const PAUSE: Duration = Duration::from_millis(200);
     let mut text = Vec::new();
     let mut piece = [0; 4096];
-    while !stopped() && end.is_none_or(|end| Instant::now() < end) {
+    let mut is_over = false;
+    loop {
+        if !is_over && (stopped() || end.is_some_and(|end| Instant::now() >= end)) {
+            // What occurred before is still in the buffer; nothing is added to that.
+            instance.disable()?;
+            is_over = true;
+        }
         match pipe.read(&mut piece) {
             Ok(0) => {}
             Ok(len) => {
@@ -145,12 +162,14 @@ fn follow(mut pipe: File, end: Option<Instant>, printer: &mut Printer) -> io::Re
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         }
+        if is_over {
+            return Ok(());
+        }
         match poll_fd(&pipe, libc::POLLIN, PAUSE) {
             Err(error) if error != Errno::EINTR => return Err(error.into()),
             _ => {}
         }
     }
-    Ok(())
 }
 
 struct Printer {

@@ -17,8 +17,6 @@ traced() {
 	tracer=$!
 	within 20 is_listening && "$@"
 	code=$?
-	# Time for the last event, then the end by a signal.
-	sleep 0.5
 	kill -INT "$tracer" && wait "$tracer" && [ "$code" = 0 ]
 }
 

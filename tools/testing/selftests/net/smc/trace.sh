@@ -30,7 +30,7 @@ fallback_told() {
 }
 
 wire_down() {
-	ip -n a link set wire_a down && sleep 1
+	ip -n a link set wire_a down && within 20 grep -q smcr_link_down "$TRACE"
 }
 
 link_down_told() {
