@@ -59,6 +59,10 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 5)]
     seconds: u64,
 
+    /// How often to leave them alone and use them then
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    uses: u32,
+
     /// Expect the connections to end, with this result of a read at the client and, if it differs, at
     /// the server: the name of an errno or `eof`. Otherwise they must stay open and transfer data
     #[arg(long, value_name = "HOW", value_delimiter = ',', num_args = 1..=2)]
@@ -125,10 +129,10 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
                 expect_end("server", &pair.server, server, deadline)
             })
         }
-        _ => {
+        _ => (0..arguments.uses).try_for_each(|_| {
             thread::sleep(time);
             pairs.iter().try_for_each(Pair::expect_life)
-        }
+        }),
     }
 }
 

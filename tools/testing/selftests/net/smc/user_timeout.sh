@@ -8,7 +8,7 @@
 
 # cut WAY: a byte is on its way at both ends, and packets of that kind of connection stop.
 cut() {
-	smctest --expect "$1" hold --connections 4 --used --user-timeout 1000 --speak --seconds 3 \
+	smctest --expect "$1" hold --connections 4 --used --user-timeout 1000 --speak --seconds 10 \
 		--then "tc -n a qdisc add dev wire_a root netem loss 100% && tc -n b qdisc add dev wire_b root netem loss 100%" \
 		--ends ETIMEDOUT
 	local code=$?
@@ -17,7 +17,7 @@ cut() {
 
 # stays WAY: connections that are used again and again stay, with a limit that is shorter than the pauses.
 stays() {
-	smctest --expect "$1" hold --connections 8 --used --user-timeout 200 --seconds 2
+	smctest --expect "$1" hold --connections 8 --used --user-timeout 1000 --uses 3 --seconds 3
 }
 
 down() {
