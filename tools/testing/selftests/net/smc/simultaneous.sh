@@ -7,16 +7,17 @@
 
 . "${LIB:=${0%/*}/lib.sh}"
 
-# Arguments: own address, the peer's, protocol, time of the connect.
+# Arguments: own address, the peer's, port, protocol. Connects when nobody writes to /tmp/go any more.
 cat >/tmp/end.py <<'P'
 import select, socket, sys, time
-own, peer, proto, at = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+own, peer, port, proto = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, proto)
-s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-s.bind((own, 7777))
+s.bind((own, port))
 s.setblocking(False)
-time.sleep(max(0, at - time.time()))
-e = s.connect_ex((peer, 7777))
+with open("/tmp/go") as go:
+    open("/tmp/ready." + own, "w").close()
+    go.read()
+e = s.connect_ex((peer, port))
 select.select([], [s], [], 20)
 print("#", own, "connect", e, "SO_ERROR", s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
 s.settimeout(10)
@@ -29,13 +30,22 @@ sys.exit(got != b"from " + peer.encode())
 P
 
 IPPROTO_SMC=256
+# Another one each time: an end may still wait for what its predecessor sent last.
+PORT=7770
 
 # at_once PROTOCOL: both ends connect, each before the other's SYN arrives, and exchange data.
 at_once() {
-	local at=$(($(date +%s) + 3)) other code
-	in_ns b python3 /tmp/end.py "$IP_B" "$IP_A" "$1" "$at" &
+	local one other code
+	PORT=$((PORT + 1))
+	rm -f /tmp/go /tmp/ready.*
+	mkfifo /tmp/go && exec 9<>/tmp/go || return
+	in_ns a python3 /tmp/end.py "$IP_A" "$IP_B" $PORT "$1" 9>&- &
+	one=$!
+	in_ns b python3 /tmp/end.py "$IP_B" "$IP_A" $PORT "$1" 9>&- &
 	other=$!
-	in_ns a python3 /tmp/end.py "$IP_A" "$IP_B" "$1" "$at"
+	within 30 test -e "/tmp/ready.$IP_A" && within 30 test -e "/tmp/ready.$IP_B"
+	exec 9>&-
+	wait $one
 	code=$?
 	wait $other && [ $code = 0 ]
 }
