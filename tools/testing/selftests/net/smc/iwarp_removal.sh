@@ -6,7 +6,7 @@
 # What a connection uses goes away under it, with soft iWARP: also the network device, and the module while a stream
 # is opened that nobody answers.
 
-RDMA=siw MIB=256
+RDMA=siw COUNTER="stream_bytes a 7000" MIB=256
 : "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/removal.bash"
 

@@ -1,5 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0
-# What became of a transfer (`smctest integrity`) under which something was taken away. Its output is in /tmp/transfer.
+# A transfer (`smctest integrity`) under which something is taken away, and what became of it. Its output is in
+# /tmp/transfer.
+
+# transfer_begins COUNTER COMMAND...: the command is a transfer in the background, its process id is in `transfer`, and it
+# has moved a MiB by what the command COUNTER prints, and goes on.
+transfer_begins() {
+	local counter=$1 before
+	shift
+	before=$($counter) || return
+	"$@" >/tmp/transfer 2>&1 &
+	transfer=$!
+	within 20 has_grown "$counter" "$before" && kill -0 "$transfer"
+}
+
+has_grown() {
+	[ $(($($1) - $2)) -ge $((1 << 20)) ]
+}
 
 # errors: those that the ends of the last transfer had, by name, but for that of writing afterwards.
 errors() {
@@ -37,7 +53,7 @@ is_sound() {
 	return 1
 }
 
-# transfer_ends: the smctest in the background whose process id is in `transfer` ends, and is sound.
+# transfer_ends: the transfer in the background ends, and is sound.
 transfer_ends() {
 	local code
 	wait "$transfer"

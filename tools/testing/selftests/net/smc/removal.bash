@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # What a connection uses goes away under it: TCP, the RDMA device, the namespace, the module. The script says of which
-# kind RDMA devices are (RDMA), and how much they move in some seconds (MIB).
+# kind RDMA devices are (RDMA), what counts the bytes that a sends by them (COUNTER), and how much they move in some
+# seconds (MIB).
 
 . "$LIB"
 . "${LIB%/*}/outcome.bash"
@@ -12,10 +13,8 @@ up_devices() {
 # start_transfer NAME: large enough not to end by itself before something is removed, small enough
 # to end in time if it survives that, as it may when there is a second link.
 start_transfer() {
-	"$BIN/smctest" "${ENDS[@]}" --deadline 60 --expect smc integrity --mib "$MIB" >/tmp/transfer 2>&1 &
-	transfer=$!
-	sleep 1.5
-	check "$1: a transfer is under way" kill -0 "$transfer"
+	check "$1: a transfer is under way" transfer_begins "$COUNTER" \
+		"$BIN/smctest" "${ENDS[@]}" --deadline 60 --expect smc integrity --mib "$MIB"
 }
 
 require "RDMA modules load" load_rdma

@@ -5,7 +5,7 @@
 # timeout: 400
 # What a connection uses goes away under it, with soft RoCE.
 
-RDMA=rxe MIB=96
+RDMA=rxe COUNTER="rdma_bytes a" MIB=96
 : "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/removal.bash"
 check "module unloads" within 20 unload_smc
