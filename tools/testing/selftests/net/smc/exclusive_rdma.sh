@@ -26,10 +26,8 @@ says_why() {
 
 # moves_away: from under a transfer.
 moves_away() {
-	smctest --expect smc --deadline 60 integrity --mib 200 >/tmp/transfer 2>&1 &
-	transfer=$!
-	sleep 1
-	moves rxe_a a b && transfer_ends
+	transfer_begins "in_ns a cat /sys/class/infiniband/rxe_a/ports/1/hw_counters/sent_bytes" \
+		smctest --expect smc --deadline 60 integrity --mib 200 && moves rxe_a a b && transfer_ends
 }
 
 require "RDMA modules load" load_rdma
