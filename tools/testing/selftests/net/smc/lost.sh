@@ -26,10 +26,7 @@ is_gone() {
 # goes_with NAME VALUE: a transfer is under way when the device of a has that fault and is removed; both go.
 goes_with() {
 	local code removal
-	"$BIN/smctest" "${ENDS[@]}" --deadline 60 --expect smc integrity --mib 96 >/tmp/transfer 2>&1 &
-	transfer=$!
-	sleep 1.5
-	kill -0 "$transfer" && fault "$1" "$2" || return
+	transfer_begins "rdma_bytes a" smctest --deadline 60 --expect smc integrity --mib 96 && fault "$1" "$2" || return
 	del_rdma rxe a &
 	removal=$!
 	within 30 is_gone
