@@ -243,10 +243,8 @@ iwarp() {
 device_goes() {
 	local at=$1
 	line "$2"
-	talk $PORT --deadline 60 --expect smc integrity --mib 96 >/tmp/transfer 2>&1 &
-	transfer=$!
-	sleep 2
-	check "a transfer is under way" kill -0 $transfer
+	check "a transfer is under way" transfer_begins "rdma_bytes $ROLE" \
+		talk $PORT --deadline 60 --expect smc integrity --mib 96
 	check "the device is removed" $at remove_device
 	check "the transfer ends, whole or with an error" transfer_ends
 	tail -1 /tmp/transfer
