@@ -62,9 +62,6 @@ const SERVER_ACCEPTS: Duration = Duration::from_millis(2_800);
 /// A server waits for the reply to its own MPA request.
 const SERVER_CONNECTS: Duration = Duration::from_millis(1_300);
 
-/// How often a peer may be too late.
-const ATTEMPTS: u32 = 5;
-
 pub(super) const TESTS: &[Test] = &[
     // Soft iWARP waits long here; the tests run in parallel.
     (
@@ -134,22 +131,6 @@ fn declined(tcp: &mut RawTcp<'_>, code: u32, time: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Runs `attempt`, which says when the two agreed. It is repeated if it failed later than `limit`
-/// after that: then the peer was too late, as it can be on a busy machine.
-fn in_time(limit: Duration, attempt: impl Fn(&Cell<Instant>) -> Result<()>) -> Result<()> {
-    let mut number = 0;
-    loop {
-        number += 1;
-        let agreed = Cell::new(Instant::now());
-        let result = attempt(&agreed);
-        let took = agreed.get().elapsed();
-        if result.is_ok() || took < limit || number == ATTEMPTS {
-            return result
-                .with_context(|| format!("attempt {number}, ended {took:.1?} after agreement"));
-        }
-    }
-}
-
 /// The kernel connects, and the peer acts as server up to the CONFIRM. `rest` gets that, and the
 /// token that the MPA connection must present, and ends while the kernel accepts one. Then the peer
 /// declines, whereupon both fall back to TCP.
@@ -160,15 +141,12 @@ fn as_server(
     rest: impl Fn(&[u8], [u8; 28]) -> Result<()>,
 ) -> Result<()> {
     let decline = Messages::of(peer.address, number).decline;
-    in_time(CLIENT_ACCEPTS, |agreed| {
+    late::in_time(CLIENT_ACCEPTS, |agreed| {
         until_confirm(peer, wire, (number, 0), agreed, |tcp, confirm, token| {
             rest(confirm, token)?;
-            let took = agreed.get().elapsed();
-            ensure!(took < CLIENT_ACCEPTS, "the peer needed {took:?}");
-            let start = Instant::now();
             tcp.send(&decline)?;
             answer_exchange(tcp)?;
-            late::soon(start)
+            late::soon(agreed, CLIENT_ACCEPTS)
         })
     })
 }
@@ -345,7 +323,7 @@ fn opened_by_client(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     /// Bytes: length, headers, four bytes of data and a CRC (RFC 5044, RFC 5041).
     const FIRST: usize = 2 + 18 + 4 + 4;
     let decline = Messages::of(peer.address, 0x5009).decline;
-    in_time(CLIENT_CONNECTS, |agreed| {
+    late::in_time(CLIENT_CONNECTS, |agreed| {
         until_confirm(peer, wire, (0x5009, 54009), agreed, |tcp, _, token| {
             peer.listen_at(wire, 54009, |stream| {
                 let len = request(&[READS, &token].concat())?.len();
@@ -357,10 +335,9 @@ fn opened_by_client(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
                 ensure!(first[..2] == [0, 22], "the message is {first:02x?}");
                 Ok(())
             })?;
-            let start = Instant::now();
             tcp.send(&decline)?;
             answer_exchange(tcp)?;
-            late::soon(start)
+            late::soon(agreed, CLIENT_CONNECTS)
         })
     })
 }
@@ -383,7 +360,7 @@ fn opens_itself(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
         ensure!(ask(peer, wire, accept, &rightly)?, "the token was rejected");
         Ok(())
     };
-    in_time(SERVER_ACCEPTS, |agreed| {
+    late::in_time(SERVER_ACCEPTS, |agreed| {
         as_client_with(peer, wire, (0x500a, 54010), agreed, open, NO_STREAM)
     })
 }
@@ -398,7 +375,7 @@ fn as_client(
     rest: impl Fn() -> Result<()>,
     declined: (u32, Duration),
 ) -> Result<()> {
-    in_time(SERVER_CONNECTS, |agreed| {
+    late::in_time(SERVER_CONNECTS, |agreed| {
         as_client_with(peer, wire, (number, port), agreed, |_, _| rest(), declined)
     })
 }
