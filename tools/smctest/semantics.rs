@@ -37,6 +37,7 @@ use crate::family::Family;
 use crate::ktap::Ktap;
 
 pub(crate) use rig::await_true;
+pub(crate) use rig::blocked;
 pub(crate) use rig::events;
 pub(crate) use rig::fill;
 pub(crate) use rig::Pair;

@@ -17,6 +17,7 @@ use crate::netns;
 use crate::semantics::answer::answer;
 use crate::semantics::rig::await_events;
 use crate::semantics::rig::await_true;
+use crate::semantics::rig::blocked;
 use crate::semantics::rig::events;
 use crate::semantics::rig::local;
 use crate::semantics::rig::FIONREAD;
@@ -116,8 +117,7 @@ pub(super) const ROWS: &[Row] = &[
         let (listener, address) = rig.listener()?;
         let client = rig.open()?;
         thread::scope(|scope| {
-            let poll = scope.spawn(|| poll_fd(&listener, libc::POLLIN, SOON));
-            thread::sleep(Duration::from_millis(50));
+            let poll = blocked(scope, || poll_fd(&listener, libc::POLLIN, SOON))?;
             client.connect(address)?;
             answer![poll.join().unwrap_or(Err(Errno::EINTR))]
         })
@@ -260,8 +260,7 @@ pub(super) const ROWS: &[Row] = &[
         |rig| {
             let (listener, _) = rig.listener()?;
             thread::scope(|scope| {
-                let accept = scope.spawn(|| listener.accept(0).map(drop));
-                thread::sleep(WHILE);
+                let accept = blocked(scope, || listener.accept(0).map(drop))?;
                 listener.shutdown(libc::SHUT_RD)?;
                 answer![accept.join().unwrap_or(Err(Errno::EINTR))]
             })

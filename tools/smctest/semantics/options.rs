@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
+use nix::unistd::gettid;
 use smc_tools::path::Path;
 use smc_uapi::SMC_LIMIT_HS;
 use smc_uapi::SOL_SMC;
@@ -16,7 +17,10 @@ use smc_user::Socket;
 
 use crate::family::Family;
 use crate::semantics::answer::answer;
+use crate::semantics::rig::await_true;
+use crate::semantics::rig::blocked;
 use crate::semantics::rig::events;
+use crate::semantics::rig::is_blocked;
 use crate::semantics::rig::Rig;
 use crate::semantics::rig::SOON;
 use crate::semantics::rig::WHILE;
@@ -165,8 +169,7 @@ pub(super) const ROWS: &[Row] = &[
             }
             thread::scope(|scope| {
                 let start = Instant::now();
-                let poller = scope.spawn(|| poll_fd(&pair.client, 0, SOON));
-                thread::sleep(WHILE);
+                let poller = blocked(scope, || poll_fd(&pair.client, 0, SOON))?;
                 let sent = pair.client.send(&[0x7a; 1 << 14], MSG_ZEROCOPY)?;
                 pair.server.recv(&mut vec![0; sent], libc::MSG_WAITALL)?;
                 let events = poller.join().unwrap_or(Err(Errno::EINTR));
@@ -330,9 +333,10 @@ pub(super) const ROWS: &[Row] = &[
         listener.set_option_int(libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 3)?;
         let client = rig.open()?;
         client.connect(address)?;
+        let acceptor = gettid();
         thread::scope(|scope| {
             scope.spawn(|| {
-                thread::sleep(WHILE);
+                let _ = await_true("accept(2)", || is_blocked(acceptor));
                 client.send(b"hello", 0)
             });
             let server = listener.accept(0)?;

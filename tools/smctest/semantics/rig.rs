@@ -2,10 +2,14 @@
 
 //! Creates sockets in the initial states of the rows.
 
+use std::fs;
 use std::net::IpAddr;
 use std::net::Ipv4Addr;
 use std::net::Ipv6Addr;
 use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::thread::Scope;
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -13,6 +17,8 @@ use anyhow::anyhow;
 use anyhow::bail;
 use anyhow::Context as _;
 use anyhow::Result;
+use nix::unistd::gettid;
+use nix::unistd::Pid;
 use smc_tools::path::Path;
 use smc_user::poll_fd;
 use smc_user::Socket;
@@ -282,6 +288,38 @@ pub(crate) fn await_true(what: &str, mut condition: impl FnMut() -> bool) -> Res
         std::thread::sleep(STEP);
     }
     bail!("waited {} s for {what}", SOON.as_secs())
+}
+
+/// Starts a thread for `call`, and waits until that is blocked, or has ended.
+pub(crate) fn blocked<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    call: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>> {
+    let (tell, told) = mpsc::channel();
+    let thread = scope.spawn(move || {
+        let _ = tell.send(gettid());
+        call()
+    });
+    let id = told.recv()?;
+    await_true("a blocked call", || is_blocked(id) || thread.is_finished())?;
+    Ok(thread)
+}
+
+/// Returns whether a thread of this process sleeps in a system call, but for futex(2), by which threads wait for each
+/// other.
+pub(crate) fn is_blocked(thread: Pid) -> bool {
+    let read = |file| {
+        let text = fs::read_to_string(format!("/proc/self/task/{thread}/{file}"));
+        text.unwrap_or_default()
+    };
+    let (stat, call) = (read("stat"), read("syscall"));
+    // After the thread's name. A task that runs, or waits elsewhere, has "running" or -1 for a system call.
+    let sleeps = stat
+        .rsplit(") ")
+        .next()
+        .is_some_and(|rest| rest.starts_with('S'));
+    let number: Option<libc::c_long> = call.split(' ').next().and_then(|word| word.parse().ok());
+    sleeps && number.is_some_and(|number| number >= 0 && number != libc::SYS_futex)
 }
 
 /// Returns the local address as an IP address.

@@ -17,6 +17,7 @@ use nix::sys::signal::SigSet;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SfdFlags;
 use nix::sys::signalfd::SignalFd;
+use nix::unistd::gettid;
 use smc_tools::path::Path;
 use smc_user::interrupt_calls_by;
 use smc_user::Errno;
@@ -26,8 +27,10 @@ use smc_user::Unserved;
 use crate::semantics::answer::answer;
 use crate::semantics::rig::await_events;
 use crate::semantics::rig::await_true;
+use crate::semantics::rig::blocked;
 use crate::semantics::rig::events;
 use crate::semantics::rig::fill;
+use crate::semantics::rig::is_blocked;
 use crate::semantics::rig::Pair;
 use crate::semantics::rig::Rig;
 use crate::semantics::rig::FIONREAD;
@@ -88,9 +91,11 @@ fn errors_of_blocked_send(pair: Pair) -> Result<[(Errno, bool); 2]> {
     let Pair { client, server, .. } = pair;
     // The call that is blocked has sent nothing then.
     fill(&client);
+    let (tell, told) = mpsc::channel();
     thread::scope(|scope| {
         let writer = scope.spawn(|| {
             as_owner(Signal::SIGPIPE, |signals| {
+                tell.send(gettid())?;
                 let first = loop {
                     if let Err(error) = write(&client, b"x") {
                         break (error, signals.read_signal()?.is_some());
@@ -100,7 +105,8 @@ fn errors_of_blocked_send(pair: Pair) -> Result<[(Errno, bool); 2]> {
                 Ok([first, (second, signals.read_signal()?.is_some())])
             })
         });
-        thread::sleep(4 * WHILE);
+        let writing = told.recv()?;
+        await_true("a blocked send", || is_blocked(writing))?;
         server.set_linger(true, 0)?;
         drop(server);
         writer
@@ -144,8 +150,7 @@ fn signals_space(pair: &Pair) -> Result<(bool, bool)> {
             .recv(&mut vec![0; len], libc::MSG_WAITALL)
             .context("the data")?;
         await_events(&pair.client, libc::POLLOUT)?;
-        thread::sleep(WHILE);
-        Ok((signals.read_signal()?.is_some(), early))
+        Ok((band(signals).is_some(), early))
     })
 }
 
@@ -213,11 +218,13 @@ fn reads_despite_signals(pair: &Pair) -> Result<usize> {
     interrupt_calls_by(libc::SIGIO)?;
     pair.server.set_owner_to_this_thread()?;
     pair.server.set_signal_driven(true)?;
+    let reader = gettid();
     thread::scope(|scope| {
-        scope.spawn(|| {
+        scope.spawn(move || {
+            let _ = await_true("a blocked receive", || is_blocked(reader));
             for _ in 0..2 {
-                thread::sleep(WHILE);
                 let _ = pair.client.send(&[0x11; 4096], 0);
+                thread::sleep(WHILE);
             }
         });
         Ok(pair.server.recv(&mut [0; 8192], libc::MSG_WAITALL)?)
@@ -357,8 +364,7 @@ pub(super) const ROWS: &[Row] = &[
         |rig| {
             let pair = rig.pair()?;
             thread::scope(|scope| {
-                let reader = scope.spawn(|| pair.server.recv(&mut [0; 8], 0));
-                thread::sleep(WHILE);
+                let reader = blocked(scope, || pair.server.recv(&mut [0; 8], 0))?;
                 let start = Instant::now();
                 let result = pair.server.recv(&mut [0; 8], DONTWAIT);
                 let is_prompt = start.elapsed() < SOON / 4;
@@ -378,8 +384,7 @@ pub(super) const ROWS: &[Row] = &[
             let pair = rig.pair()?;
             fill(&pair.client);
             thread::scope(|scope| {
-                scope.spawn(|| pair.client.send(&[0; 8], 0));
-                thread::sleep(WHILE);
+                blocked(scope, || pair.client.send(&[0; 8], 0))?;
                 // Data in flight may still free space for some bytes.
                 let (mut result, mut start) = (Ok(1), Instant::now());
                 while result.is_ok() {

@@ -3,7 +3,6 @@
 //! connect(2) with AF_UNSPEC while other threads wait for the connection, as .NET ends blocking calls.
 
 use std::thread;
-use std::time::Duration;
 
 use anyhow::Result;
 use smc_user::Address;
@@ -12,6 +11,7 @@ use smc_user::Result as Done;
 use smc_user::Socket;
 
 use crate::semantics::answer::answer;
+use crate::semantics::rig::blocked;
 use crate::semantics::rig::fill;
 use crate::semantics::rig::WHILE;
 use crate::semantics::Row;
@@ -52,10 +52,11 @@ pub(super) const ROWS: &[Row] = &[
 /// Undoes the connection while `call` is blocked. Returns the results of both, and the error of the socket after that.
 fn undo(socket: &Socket, call: impl Fn(&Socket) -> Done<()> + Sync) -> Result<String> {
     thread::scope(|scope| {
-        let blocked = scope.spawn(|| call(socket));
-        thread::sleep(WHILE + Duration::from_millis(50));
+        let caller = blocked(scope, || call(socket))?;
+        // A call that sends may still find space for some data.
+        thread::sleep(WHILE);
         let undone = socket.connect(Address::unspecified());
-        let call = blocked.join().unwrap_or(Err(Errno(0)));
+        let call = caller.join().unwrap_or(Err(Errno(0)));
         answer![undone, call, socket.take_error()?]
     })
 }

@@ -12,6 +12,7 @@ use smc_user::Unserved;
 use crate::semantics::answer::answer;
 use crate::semantics::rig::await_events;
 use crate::semantics::rig::await_true;
+use crate::semantics::rig::blocked;
 use crate::semantics::rig::events;
 use crate::semantics::rig::FIONREAD;
 use crate::semantics::rig::SIOCATMARK;
@@ -72,8 +73,8 @@ pub(super) const ROWS: &[Row] = &[
                     .set_option_int(libc::SOL_SOCKET, libc::SO_OOBINLINE, inline)?;
                 pair.deliver(b"half")?;
                 let got = thread::scope(|scope| {
-                    let reader = scope.spawn(|| pair.server.recv(&mut [0; 8], libc::MSG_WAITALL));
-                    thread::sleep(WHILE);
+                    let receive = || pair.server.recv(&mut [0; 8], libc::MSG_WAITALL);
+                    let reader = blocked(scope, receive)?;
                     pair.client.send(b"u", OOB)?;
                     await_events(&pair.server, libc::POLLPRI)?;
                     thread::sleep(WHILE);

@@ -18,6 +18,7 @@ use smc_user::Socket;
 use super::Form;
 use crate::semantics::answer::answer;
 use crate::semantics::answer::Text;
+use crate::semantics::rig::blocked;
 use crate::semantics::rig::fill;
 use crate::semantics::rig::SOON;
 use crate::semantics::rig::WHILE;
@@ -31,8 +32,7 @@ fn closed_meanwhile<T: Text + Send>(
 ) -> Result<String> {
     let nothing = File::open("/dev/null")?;
     thread::scope(|scope| {
-        let caller = scope.spawn(|| call(socket));
-        thread::sleep(WHILE);
+        let caller = blocked(scope, || call(socket))?;
         let waits = !caller.is_finished();
         socket.replace_by(&nothing)?;
         thread::sleep(WHILE);
