@@ -7,14 +7,17 @@ use std::time::Duration;
 use std::time::Instant;
 
 use anyhow::Result;
+use nix::unistd::gettid;
 use smc_user::Errno;
 use smc_user::Socket;
 
 use crate::semantics::answer::answer;
 use crate::semantics::rig::await_events;
 use crate::semantics::rig::await_true;
+use crate::semantics::rig::blocked;
 use crate::semantics::rig::events;
 use crate::semantics::rig::fill;
+use crate::semantics::rig::is_blocked;
 use crate::semantics::rig::local;
 use crate::semantics::rig::FIONREAD;
 use crate::semantics::rig::WHILE;
@@ -39,8 +42,9 @@ fn linger(rig: &Rig<'_>, before: impl Fn(&Socket) -> Result<()>) -> Result<Strin
     client.set_linger(true, 10)?;
     let sent = fill(&client);
     before(&client)?;
+    let closer = gettid();
     let reader = thread::spawn(move || {
-        thread::sleep(WHILE);
+        let _ = await_true("close(2)", || is_blocked(closer));
         (Instant::now(), read_all(&server))
     });
     drop(client);
@@ -144,7 +148,7 @@ pub(super) const ROWS: &[Row] = &[
             let sent = fill(&pair.client);
             let start = Instant::now();
             drop(pair.client);
-            let is_quick = start.elapsed() < Duration::from_secs(1);
+            let is_quick = start.elapsed() < Duration::from_millis(1_800);
             thread::sleep(WHILE);
             let (mut buffer, mut got) = ([0; 4096], 0);
             let end = loop {
@@ -300,8 +304,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::same("a blocked receive ends when the peer closes", "0", |rig| {
         let pair = rig.pair()?;
         thread::scope(|scope| {
-            let reader = scope.spawn(|| pair.client.recv(&mut [0], 0));
-            thread::sleep(WHILE);
+            let reader = blocked(scope, || pair.client.recv(&mut [0], 0))?;
             drop(pair.server);
             answer![reader.join().unwrap_or(Err(Errno::EINTR))]
         })
@@ -309,8 +312,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::same("a blocked receive ends at one's own shutdown", "0", |rig| {
         let pair = rig.pair()?;
         thread::scope(|scope| {
-            let reader = scope.spawn(|| pair.client.recv(&mut [0], 0));
-            thread::sleep(WHILE);
+            let reader = blocked(scope, || pair.client.recv(&mut [0], 0))?;
             pair.client.shutdown(libc::SHUT_RDWR)?;
             answer![reader.join().unwrap_or(Err(Errno::EINTR))]
         })
@@ -318,12 +320,11 @@ pub(super) const ROWS: &[Row] = &[
     Row::same("a blocked send ends when the peer closes", "true", |rig| {
         let pair = rig.pair()?;
         thread::scope(|scope| {
-            let writer = scope.spawn(|| loop {
+            let writer = blocked(scope, || loop {
                 if let Err(error) = pair.client.send(&[0; 65536], 0) {
                     return error;
                 }
-            });
-            thread::sleep(WHILE);
+            })?;
             drop(pair.server);
             answer![writer.join().is_ok_and(is_broken)]
         })
