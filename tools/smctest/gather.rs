@@ -24,6 +24,7 @@ use smc_user::Socket;
 use crate::context::Context;
 use crate::ktap::Ktap;
 use crate::netns;
+use crate::semantics::blocked;
 
 /// Bytes of a message.
 const MESSAGE: usize = 64;
@@ -34,11 +35,11 @@ const MESSAGES: usize = 500;
 /// Rows of messages per reader.
 const ROUNDS: usize = 20;
 
-/// Time for the last message to arrive, on a machine that does something else as well.
-const LATE: Duration = Duration::from_secs(1);
+/// How long a reader or a writer waits. One that nobody woke looks again when that is over, which is too late.
+const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a reader waits. One that nobody woke finds the message when that is over, which is too late.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Time for one that is woken, on a machine that does something else as well.
+const LATE: Duration = Duration::from_secs(5);
 
 /// How a reader waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,9 +103,7 @@ fn last_comes(context: &Context, reader: Reader) -> Result<()> {
     let mut longest = Duration::ZERO;
     for round in 0..ROUNDS {
         let took = thread::scope(|scope| {
-            let reading = scope.spawn(|| read(&server, reader, MESSAGES * MESSAGE));
-            // So that the reader sleeps when the row begins.
-            thread::sleep(Duration::from_millis(2));
+            let reading = blocked(scope, || read(&server, reader, MESSAGES * MESSAGE))?;
             send_row(&client)?;
             let sent = Instant::now();
             joined(reading).with_context(|| format!("row {round}"))?;
@@ -193,7 +192,7 @@ fn goes_on(context: &Context, writer: Writer) -> Result<()> {
         "more fits than {sent} bytes"
     );
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| {
+        let waiting = blocked(scope, || {
             match writer {
                 Writer::Send => ensure!(client.send(&[1; 10_000], 0)? == 10_000, "a short send"),
                 Writer::Poll => {
@@ -202,13 +201,10 @@ fn goes_on(context: &Context, writer: Writer) -> Result<()> {
                 }
             }
             Ok(())
-        });
-        // So that it waits by then.
-        thread::sleep(Duration::from_millis(100));
+        })?;
         server.set_option_int(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 1 << 20)?;
         let raised = Instant::now();
         joined(waiting)?;
-        // One that nobody woke looks again in the end.
         let took = raised.elapsed();
         ensure!(took < LATE, "it went on {took:?} later");
         Ok(())
