@@ -3,8 +3,6 @@
 //! `smctest acceptors`: tasks wait for connections, which come all at once: in accept(2), and in epoll_wait(2)
 //! with EPOLLEXCLUSIVE. The caller sees to it that what the clients send arrives in one batch.
 
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 use std::time::Instant;
@@ -23,6 +21,7 @@ use crate::context::Context;
 use crate::family::Family;
 use crate::ktap::Ktap;
 use crate::netns;
+use crate::semantics::blocked;
 
 /// Tasks that wait, and connections that come at once.
 const TASKS: usize = 8;
@@ -30,11 +29,11 @@ const TASKS: usize = 8;
 /// How often they come.
 const ROUNDS: usize = 10;
 
-/// Time for all tasks to get a connection each.
-const SOON: Duration = Duration::from_secs(2);
-
 /// How long a task waits that nobody wakes. Then it finds its connection, too.
-const PATIENCE: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(12);
+
+/// Time for all tasks to get a connection each.
+const SOON: Duration = Duration::from_secs(6);
 
 /// Prints KTAP.
 pub(crate) fn run(context: &Context) -> Result<()> {
@@ -75,19 +74,10 @@ fn all_get_one(context: &Context, family: Family, wait: Wait) -> Result<()> {
     let listener = context.listen(128)?;
     listener.set_timeout(PATIENCE)?;
     for round in 0..ROUNDS {
-        let waiting = AtomicUsize::new(0);
         thread::scope(|scope| {
-            let tasks = [(); TASKS].map(|()| {
-                scope.spawn(|| {
-                    waiting.fetch_add(1, Ordering::AcqRel);
-                    wait(&listener)
-                })
-            });
-            while waiting.load(Ordering::Acquire) < TASKS {
-                thread::yield_now();
-            }
-            // Until they sleep.
-            thread::sleep(Duration::from_millis(20));
+            let tasks = (0..TASKS)
+                .map(|_| blocked(scope, || wait(&listener)))
+                .collect::<Result<Vec<_>>>()?;
             let clients = (0..TASKS)
                 .map(|_| {
                     netns::inside(context.client_netns.as_deref(), || {
