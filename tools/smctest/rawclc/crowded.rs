@@ -38,11 +38,11 @@ use super::Place;
 const AT_ONE_LISTENER: usize = 1024;
 const LISTENERS: usize = 2;
 
-/// A handshake that need not wait for others usually takes less than this.
-const AT_ONCE: Duration = Duration::from_millis(700);
-
-/// Time that the kernel waits for the first message.
+/// Time that the kernel waits for the first message, and a client for the answer to its own.
 const HANDSHAKE: Duration = Duration::from_secs(6);
+
+/// Less than a client needs that nobody answers.
+const SOON: Duration = Duration::from_secs(4);
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -75,8 +75,9 @@ fn silent_crowd(peer: &Peer<'_>, ktap: &mut Ktap) -> Result<()> {
     let own = SocketAddr::new(here.ip(), port_of(&own)?);
     let listeners = [(); LISTENERS].map(|()| listener(peer, |_| Ok(()), 4096));
     let wire = peer.wire()?;
+    let at_once = usual_time(peer, &other)?;
     let mut silent = silent_peers(peer, &wire, listeners.iter().flatten())?;
-    let waiting = waiting_client(peer)?;
+    let waiting = waiting_client(peer, at_once)?;
     let limiting = [
         ("limits handshakes", limited_by_option(peer)?),
         (
@@ -171,7 +172,7 @@ fn limited(peer: &Peer<'_>, listener: &Socket) -> Result<()> {
     let took = start.elapsed();
     let is_tcp = |path: &Path| matches!(path, Path::Fallback(_) | Path::Tcp);
     ensure!(
-        paths.iter().all(is_tcp) && took < AT_ONCE,
+        paths.iter().all(is_tcp) && took < SOON,
         "the paths are {paths:?}, and it took {took:.1?}"
     );
     Ok(())
@@ -185,7 +186,7 @@ fn unlimited(peer: &Peer<'_>, listener: &Socket) -> Result<()> {
             return Ok(());
         }
         ensure!(start.elapsed() < HANDSHAKE, "the paths are {paths:?}");
-        thread::sleep(AT_ONCE / 10);
+        thread::sleep(Duration::from_millis(70));
     }
 }
 
@@ -207,15 +208,25 @@ fn silent_peers<'w, 'l>(
     Ok(silent)
 }
 
-/// Returns a client whose handshake has to wait for a free place: tries until one has to.
-fn waiting_client(peer: &Peer<'_>) -> Result<Socket> {
+/// Returns within which time a handshake ends that need not wait for others.
+fn usual_time(peer: &Peer<'_>, listener: &Socket) -> Result<Duration> {
+    let start = Instant::now();
+    let client = fresh(peer)?;
+    client.connect(peer.context.address())?;
+    listener.accept(0)?;
+    let (least, most) = (Duration::from_millis(700), SOON / 2);
+    Ok((10 * start.elapsed()).clamp(least, most))
+}
+
+/// Returns a client whose handshake has to wait for a free place: tries until one does not end `at_once`.
+fn waiting_client(peer: &Peer<'_>, at_once: Duration) -> Result<Socket> {
     let start = Instant::now();
     while start.elapsed() < HANDSHAKE {
         let socket = fresh(peer)?;
         socket.set_nonblocking(true)?;
         let begun = socket.connect(peer.context.address());
         ensure!(begun == Err(Errno(libc::EINPROGRESS)), "connect: {begun:?}");
-        if poll_fd(&socket, libc::POLLOUT, AT_ONCE)? == 0 {
+        if poll_fd(&socket, libc::POLLOUT, at_once)? == 0 {
             return Ok(socket);
         }
     }
