@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The user space of arm64 guests: programs of this machine's release, unpacked below the cache, and ours, for which the
-//! same release has the libraries. Nothing of it is installed, and nothing of it runs on this machine.
+//! The user space of arm64 guests: programs of this machine's release, unpacked below the cache, and ours, for which
+//! the same release has the libraries. Nothing of it is installed, and nothing of it runs on this machine.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
