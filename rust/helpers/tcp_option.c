@@ -41,7 +41,7 @@ bool smc_helper_tcp_smc_ok(const struct sock *sk)
 
 void smc_helper_tcp_set_syn_smc(struct sock *sk, bool on)
 {
-	tcp_sk(sk)->syn_smc = on;
+	WRITE_ONCE(tcp_sk(sk)->syn_smc, on);
 }
 
 void smc_helper_tcp_set_hs_congested(struct sock *sk, bool (*fn)(const struct sock *))

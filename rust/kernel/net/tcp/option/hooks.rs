@@ -74,7 +74,7 @@ impl TcpSocket {
         self.syn_smc()
     }
 
-    /// Sets whether the SYN offers SMC; of a listener, the SYN-ACK. Only before connecting or listening.
+    /// Sets whether the SYN offers SMC; of a listener, the SYN-ACK. What was sent before stays as it is.
     /// Context: may sleep.
     pub fn set_syn_smc(&self, on: bool) {
         // SAFETY: The socket is alive and a TCP socket.
