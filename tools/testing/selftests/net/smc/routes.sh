@@ -172,8 +172,52 @@ assert (mode, reason, peer) == (1, 0x05000000, 0x02010000)"
 	wait "$server" && [ $code = 0 ]
 }
 
+# stays_in_vrf: TCP has bound a connection to a link-local address to a device of the VRF, where it stays when the
+# result of connect(2) is asked for.
+stays_in_vrf() {
+	local router
+	ip -n a link set wire_a addrgenmode eui64 && ip -n r link set to_wire_a addrgenmode eui64 &&
+		within 10 has_link_local r to_wire_a && within 10 has_link_local a wire_a || return
+	router=$(link_local r to_wire_a)
+	in_ns r python3 -c "
+import socket
+s = socket.socket(socket.AF_INET6)
+s.bind(('::', 7031))
+s.listen()
+c, _ = s.accept()
+c.send(c.recv(1))
+c.recv(1)" &
+	local server=$! code
+	await_port r 7031 && in_ns a timeout 20 python3 -c "
+import select, socket
+s = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 256)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b'vrf_a')
+s.setblocking(False)
+place = ('$router', 7031, 0, socket.if_nametoindex('wire_a'))
+s.connect_ex(place)
+select.select([], [s], [], 10)
+print('#', s.connect_ex(place))
+s.settimeout(5)
+s.send(b'x')
+assert s.recv(1) == b'x'"
+	code=$?
+	kill "$server" 2>/dev/null
+	wait "$server"
+	[ $code = 0 ]
+}
+
+# link_local END DEVICE: prints the device's link-local address, once it can be used.
+link_local() {
+	ip -n "$1" -6 address show dev "$2" scope link -tentative | sed -n 's|.*inet6 \([^/]*\)/.*|\1|p' | grep .
+}
+
+has_link_local() {
+	link_local "$@" >/dev/null
+}
+
 require "the client is in a VRF, whose table alone has the route" up_vrf
 check "RDMA is tried within the VRF" tries_in_vrf
+check "a connection in the VRF, by a link-local address, keeps its device" stays_in_vrf
 require "no VRF" eval 'down_vrf && reload'
 
 # Bonds ---------------------------------------------------------------------------------------
