@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# also: arm64
 # every: 5 days
 # timeout: 400
 # cpus: 2
