@@ -107,16 +107,31 @@ goes_on() {
 	esac
 }
 
+# Faults that were to happen, and those that did not.
+PLANNED=0
+MISSED=0
+
+missed() {
+	MISSED=$((MISSED + 1))
+	SAID="$SAID ($1)"
+}
+
+few_missed() {
+	echo "# $MISSED of $PLANNED faults did not happen"
+	[ $((5 * MISSED)) -le "$PLANNED" ]
+}
+
 # fails_at KIND SITE VERB: the story with the next call from there failing.
 fails_at() {
 	local before code
+	PLANNED=$((PLANNED + 1))
 	before=$(cat $FAULTS/failed)
 	echo "$2" >$FAULTS/site
 	story "$1"
 	code=$?
 	if [ "$(cat $FAULTS/failed)" = "$before" ]; then
 		echo -1 >$FAULTS/site
-		SAID="$SAID (not called)"
+		missed "not called"
 	fi
 	[ $code = 0 ] && goes_on "$3"
 }
@@ -143,10 +158,11 @@ each_site() {
 # completed OPCODE NUMBER STATUS: the story with that completion of the kind having that status.
 completed() {
 	local code
+	PLANNED=$((PLANNED + 1))
 	echo "$1" >$LIMITS/wc_opcode && echo "$3" >$LIMITS/wc_status && echo "$2" >$LIMITS/wc_number || return
 	story rxe
 	code=$?
-	[ "$(cat $LIMITS/wc_number)" = 0 ] || SAID="$SAID (not so many)"
+	[ "$(cat $LIMITS/wc_number)" = 0 ] || missed "not so many"
 	echo 0 >$LIMITS/wc_number
 	return $code
 }
@@ -192,6 +208,7 @@ require "soft iWARP: no verb fails" is_as_before siw
 each_site siw "$first" "$(scale 8 1000)"
 check "soft iWARP: all is as before" is_as_before siw
 
+check "four fifths of the faults happened" few_missed
 check "the list has room for all call sites" [ "$(cat $FAULTS/lost)" = 0 ]
 check "module unloads" within 20 unload_smc
 echo 0 >$FAULTS/site
