@@ -55,13 +55,3 @@ fills() {
 	[ "$used" -le $((LIMIT * MIB)) ] && [ "$smc" -gt 0 ] && [ "$tcp" -gt 0 ] &&
 		grep -q "id:     MEM/cgroup-limit" /tmp/why
 }
-
-# beside COMMAND...: the command, while others hold connections which they use afterwards.
-beside() {
-	smctest --expect smc --port 7020 hold --connections 4 --seconds 0 --then "touch /tmp/held; sleep 5" &
-	local others=$! code
-	within 20 test -e /tmp/held && "$@"
-	code=$?
-	rm -f /tmp/held
-	wait "$others" && return "$code"
-}
