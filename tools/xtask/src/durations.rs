@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How long each guest script took when it last ran on this machine, and of how many processors. The order of the next
+//! How long each guest script took in its last runs on this machine, and of how many processors. The order of the next
 //! run follows from it, and how many run at once.
 
 use std::collections::BTreeMap;
@@ -29,11 +29,18 @@ impl Took {
     }
 }
 
-/// Times by name of the script, kept in `durations` in the cache, which all checkouts share: a line each, the name,
-/// seconds that passed, seconds of processors.
+/// How many runs of a script are remembered.
+const RUNS: usize = 3;
+
+/// The last runs of a script, the latest first; at least one. A run beside which the machine had other work takes longer
+/// and seems to need less of the processors: what counts is the one that had least to wait for.
+type Runs = Vec<Took>;
+
+/// Times by name of the script, kept in `durations` in the cache, which all checkouts share: a line each, the name, and
+/// for each run seconds that passed and seconds of processors.
 pub(crate) struct Durations {
     path: PathBuf,
-    before: BTreeMap<String, Took>,
+    before: BTreeMap<String, Runs>,
     /// Those of this run.
     now: Mutex<BTreeMap<String, Took>>,
 }
@@ -49,21 +56,25 @@ impl Durations {
         }
     }
 
-    /// Returns how long the script will take: as the last time, or half of its timeout if it never ran.
+    /// Returns how long the script will take, beside little: half of its timeout if it never ran.
     pub(crate) fn time(&self, name: &str, timeout: Duration) -> Duration {
-        self.before.get(name).map_or(timeout / 2, |took| took.time)
+        let times = self.runs(name).map(|took| took.time);
+        times.min().unwrap_or(timeout / 2)
     }
 
-    /// Returns how many processors the script will keep busy: as the last time.
+    /// Returns how many processors the script will keep busy if it has to wait for none.
     pub(crate) fn load(&self, name: &str) -> Load {
-        self.before
-            .get(name)
-            .map_or(UNKNOWN_LOAD, |took| Load::Part(took.load()))
+        let loads = self.runs(name).map(Took::load);
+        loads.reduce(f64::max).map_or(UNKNOWN_LOAD, Load::Part)
     }
 
     /// Returns how long processors will be busy with the script: as the last time, or a good part of its timeout.
     pub(crate) fn cpu(&self, name: &str, timeout: Duration) -> Duration {
-        self.before.get(name).map_or(timeout / 5, |took| took.cpu)
+        self.runs(name).next().map_or(timeout / 5, |took| took.cpu)
+    }
+
+    fn runs(&self, name: &str) -> impl Iterator<Item = Took> + '_ {
+        self.before.get(name).into_iter().flatten().copied()
     }
 
     pub(crate) fn record(&self, name: &str, took: Took) {
@@ -74,7 +85,11 @@ impl Durations {
     pub(crate) fn write(&self) -> Result<()> {
         let _lock = lock(&self.path.with_extension("lock"), "record of durations")?;
         let mut all = parse(&fs::read_to_string(&self.path).unwrap_or_default());
-        all.extend(self.now().iter().map(|(name, took)| (name.clone(), *took)));
+        for (name, took) in self.now().iter() {
+            let runs = all.entry(name.clone()).or_default();
+            runs.insert(0, *took);
+            runs.truncate(RUNS);
+        }
         fs::write(&self.path, show(&all))
             .with_context(|| format!("cannot write {}", self.path.display()))
     }
@@ -85,21 +100,33 @@ impl Durations {
     }
 }
 
-fn show(all: &BTreeMap<String, Took>) -> String {
-    let line = |(name, took): (&String, &Took)| {
-        let (time, cpu) = (took.time.as_secs_f64(), took.cpu.as_secs_f64());
-        format!("{name} {time:.1} {cpu:.1}\n")
-    };
-    all.iter().map(line).collect()
+fn show(all: &BTreeMap<String, Runs>) -> String {
+    let mut text = String::new();
+    for (name, runs) in all {
+        text.push_str(name);
+        for took in runs {
+            let (time, cpu) = (took.time.as_secs_f64(), took.cpu.as_secs_f64());
+            text.push_str(&format!(" {time:.1} {cpu:.1}"));
+        }
+        text.push('\n');
+    }
+    text
 }
 
-fn parse(text: &str) -> BTreeMap<String, Took> {
+fn parse(text: &str) -> BTreeMap<String, Runs> {
+    let seconds = |word: &str| Duration::try_from_secs_f64(word.parse().ok()?).ok();
+    let run = |words: &[&str]| match words {
+        [time, cpu] => Some(Took {
+            time: seconds(time)?,
+            cpu: seconds(cpu)?,
+        }),
+        _ => None,
+    };
     let parse = |line: &str| {
-        let mut words = line.split_whitespace();
-        let name = words.next()?.to_owned();
-        let mut seconds = || Duration::try_from_secs_f64(words.next()?.parse().ok()?).ok();
-        let (time, cpu) = (seconds()?, seconds()?);
-        Some((name, Took { time, cpu }))
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (name, numbers) = words.split_first()?;
+        let runs = numbers.chunks(2).map(run).collect::<Option<Runs>>()?;
+        (!runs.is_empty()).then(|| ((*name).to_owned(), runs))
     };
     text.lines().filter_map(parse).collect()
 }
@@ -108,18 +135,45 @@ fn parse(text: &str) -> BTreeMap<String, Took> {
 mod tests {
     use super::*;
 
+    fn took(time: f64, cpu: f64) -> Took {
+        Took {
+            time: Duration::from_secs_f64(time),
+            cpu: Duration::from_secs_f64(cpu),
+        }
+    }
+
+    fn durations(text: &str) -> Durations {
+        Durations {
+            path: PathBuf::new(),
+            before: parse(text),
+            now: Mutex::default(),
+        }
+    }
+
     #[test]
     fn what_is_written_is_read_and_a_damaged_line_is_passed_over() {
-        let took = Took {
-            time: Duration::from_millis(250_500),
-            cpu: Duration::from_secs(25),
-        };
-        let all = BTreeMap::from([("stress-um-debug".to_owned(), took)]);
+        let all = BTreeMap::from([
+            ("stress-um-debug".to_owned(), vec![took(250.5, 25.0)]),
+            (
+                "why-um-debug".to_owned(),
+                vec![took(20.0, 5.0), took(9.0, 4.5)],
+            ),
+        ]);
         let text = format!(
-            "llc-um-debug soon 1\nllc-um-debug 3\n{}x 1 -1\n",
+            "llc-um-debug soon 1\nllc-um-debug 3\nllc-um-debug\n{}x 1 -1\n",
             show(&all)
         );
         assert_eq!(parse(&text), all);
-        assert!((took.load() - 0.1).abs() < 0.001);
+    }
+
+    #[test]
+    fn the_run_that_was_disturbed_least_counts() {
+        let durations = durations("why 40.0 5.0 10.0 4.0 20.0 6.0\n");
+        let timeout = Duration::from_secs(100);
+        assert_eq!(durations.time("why", timeout), Duration::from_secs(10));
+        assert_eq!(durations.cpu("why", timeout), Duration::from_secs(5));
+        assert_eq!(durations.load("why"), Load::Part(0.4));
+        assert_eq!(durations.load("new"), UNKNOWN_LOAD);
+        assert_eq!(durations.time("new", timeout), timeout / 2);
     }
 }
