@@ -19,7 +19,7 @@ use crate::run;
 use crate::stage::{file_name, Job, Stage};
 use crate::table::Tables;
 use crate::toolchain::Toolchain;
-use crate::turns::Turns;
+use crate::turns::{self, Turn};
 use crate::{fuzz, groups, host, lint};
 
 /// Results so far.
@@ -366,8 +366,13 @@ fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, GuestSpec)>> {
     }
     if let Some(day) = choice.day {
         let all = chosen.len();
-        let mut turns = Turns::new(day);
-        chosen.retain(|(_, spec)| turns.is_due(spec.every));
+        let turn = |(_, spec): &(PathBuf, GuestSpec)| Turn {
+            every: spec.every,
+            weight: spec.timeout.as_secs(),
+        };
+        let scripts: Vec<Turn> = chosen.iter().map(turn).collect();
+        let mut due = turns::due(day, &scripts).into_iter();
+        chosen.retain(|_| due.next() == Some(true));
         println!(
             "{} of {all} runs of guest scripts: some take turns, and this is day {day} (--day {day}, or --all for all)",
             chosen.len()
