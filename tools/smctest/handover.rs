@@ -21,6 +21,8 @@ use smc_user::Socket;
 use crate::context::Context;
 use crate::ktap::Ktap;
 use crate::netns;
+use crate::semantics::rig::await_true;
+use crate::semantics::rig::FIONREAD;
 
 /// Longer than the server waits for a CONFIRM.
 const GIVEN_UP: Duration = Duration::from_secs(9);
@@ -159,10 +161,19 @@ fn expect_end(client: Option<&Socket>, wait: Duration) -> Result<()> {
     Ok(())
 }
 
+/// Waits until `len` bytes are in the socket's receive queue, where others could overwrite them.
+fn await_queued(socket: &Socket, len: usize) -> Result<()> {
+    let len = i32::try_from(len)?;
+    await_true("data of another connection", || {
+        socket.ioctl_int(FIONREAD) == Ok(len)
+    })
+}
+
 /// The CONFIRM names the RMBE of the first connection once more: data sent on the second one must
 /// not be written there.
 fn in_use(rig: &Rig<'_>) -> Result<()> {
     rig.server.send(&[b'1'; 5_000], 0)?;
+    await_queued(&rig.client, 5_000)?;
     let (_firewall, client) = rig.connect(&format!("{INDEX} set 1"))?;
     if let Some(server) = rig.accepted()? {
         println!("# handover: the server took the element for free");
@@ -203,9 +214,9 @@ fn late(rig: &Rig<'_>) -> Result<()> {
         let server = rig.other.accept(0)?;
         server.set_timeout(SOON)?;
         other.send(&[b'a' + number; LEN], 0)?;
+        await_queued(&server, LEN)?;
         others.push((number, other, server));
     }
-    thread::sleep(Duration::from_secs(1));
     client.send(&[b'!'; LEN], 0).context("the late client")?;
     thread::sleep(Duration::from_secs(1));
     let mut changed = 0;

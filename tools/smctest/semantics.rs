@@ -17,7 +17,7 @@ pub(crate) mod forms;
 mod fresh;
 mod listening;
 mod options;
-mod rig;
+pub(crate) mod rig;
 mod security;
 mod shared;
 mod undone;

@@ -12,7 +12,7 @@ RESULTS=$(mktemp -d)
 iperf() {
 	ip netns exec b smc run iperf3 -s -1 >"$RESULTS/iperf.server" 2>&1 &
 	await_port b 5201 20 &&
-		in_ns a timeout 90 smc run iperf3 -c "$IP_B" -n 16M | tee "$RESULTS/iperf" | grep sender
+		in_ns a timeout 90 smc run iperf3 -c "$IP_B" -n 16M >"$RESULTS/iperf" && grep sender "$RESULTS/iperf"
 }
 
 redis() {
