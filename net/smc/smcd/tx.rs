@@ -4,7 +4,8 @@
 
 use kernel::sync::{
     atomic::Relaxed,
-    Arc, //
+    Arc,
+    MutexGuard, //
 };
 use kernel_ext::{
     barrier::{
@@ -60,71 +61,21 @@ use crate::{
 
 impl StreamTx for SmcdConn {
     fn send_some(&self, sk: &Sk, msg: &mut Msg<'_>, how: &SendOptions) -> Result<usize> {
-        let pipe = self.tx();
-        let mut writer = pipe.writer.lock();
-        let ends = self.ends();
-        match ends.can_send() {
-            Ok(()) => {}
-            Err(SendError::PeerClosed) => {
-                let ring = writer
-                    .ring
-                    .take_if(|_| ends.peer.contains(EndFlags::CLOSED));
-                drop(writer);
-                drop(ring);
-                let discarded = blocking::discard(sk, msg)?;
-                self.note_sent_after_close();
-                return Ok(discarded);
+        let (mut writer, mut sent) = (Some(self.tx().writer.lock()), 0);
+        // As over TCP, what one call sends lies together unless it has to wait.
+        while let Some(guard) = writer.take() {
+            match self.send_step(sk, msg, how, guard) {
+                Ok((0, _)) => break,
+                Ok((len, guard)) => {
+                    sent += len;
+                    writer = guard.filter(|_| msg.len() > 0);
+                }
+                // The next call meets it again.
+                Err(_) if sent > 0 => break,
+                Err(e) => return Err(e),
             }
-            Err(_) => return Err(EPIPE),
         }
-        let fill = self.fill_for(&mut writer, msg.len());
-        let len = u32::try_from(msg.len()).unwrap_or(u32::MAX);
-        let len = len.min(fill.write_step());
-        if len == 0 {
-            self.after_release(pipe.release_held(&mut writer));
-            return Ok(0);
-        }
-        self.provide_ring(sk, &mut writer, fill, msg.len());
-        let Some(ring) = &writer.ring else {
-            return Ok(0);
-        };
-        let chunks = ring::room(ring.class, ring.start, fill.produced, fill.consumed, len);
-        let copied = blocking::copy_in(msg, &ring.block, &chunks);
-        if copied == 0 {
-            if chunks.iter().any(|chunk| chunk.len > 0) {
-                return Err(EFAULT);
-            }
-            pipe.set_stuck(fill.consumed);
-            self.after_release(pipe.release_held(&mut writer));
-            return Ok(0);
-        }
-        trace::tx_sendmsg(sk, copied, || None);
-        let end = fill.produced + copied as u64;
-        // A call that may not wait ends with what there is room for.
-        let is_urgent = how.oob && (msg.len() == 0 || how.nonblock);
-        if is_urgent {
-            self.mark_last(pipe, ring, end);
-        }
-        let is_held = how.corked && !is_urgent && end - pipe.produced() < ring::CORK_MAX;
-        if is_held {
-            if pipe.hold(&mut writer, end) {
-                idle::watch_held(&self.pair);
-            }
-            return Ok(copied);
-        }
-        pipe.produce(&mut writer, end);
-        if is_urgent {
-            drop(writer);
-            self.wake_for_urgent();
-        } else {
-            let fill = Fill {
-                produced: end,
-                ..fill
-            };
-            self.tell_reader(&mut writer, how, fill);
-        }
-        self.look_for_close(end);
-        Ok(copied)
+        Ok(sent)
     }
 
     fn can_send(&self) -> Result<(), SendError> {
@@ -141,7 +92,86 @@ impl StreamTx for SmcdConn {
     }
 }
 
+/// The lock of who writes.
+type WriterGuard<'a> = MutexGuard<'a, RingWriter>;
+
 impl SmcdConn {
+    /// Copies a part of the message, and tells the reader. Returns its length, 0 if there is no room, and the lock unless
+    /// the call is over.
+    fn send_step<'a>(
+        &'a self,
+        sk: &Sk,
+        msg: &mut Msg<'_>,
+        how: &SendOptions,
+        mut writer: WriterGuard<'a>,
+    ) -> Result<(usize, Option<WriterGuard<'a>>)> {
+        let pipe = self.tx();
+        let ends = self.ends();
+        match ends.can_send() {
+            Ok(()) => {}
+            Err(SendError::PeerClosed) => {
+                let ring = writer
+                    .ring
+                    .take_if(|_| ends.peer.contains(EndFlags::CLOSED));
+                drop(writer);
+                drop(ring);
+                let discarded = blocking::discard(sk, msg)?;
+                self.note_sent_after_close();
+                return Ok((discarded, None));
+            }
+            Err(_) => return Err(EPIPE),
+        }
+        let fill = self.fill_for(&mut writer, msg.len());
+        let len = u32::try_from(msg.len()).unwrap_or(u32::MAX);
+        let len = len.min(fill.write_step());
+        if len == 0 {
+            self.after_release(pipe.release_held(&mut writer));
+            return Ok((0, None));
+        }
+        self.provide_ring(sk, &mut writer, fill, msg.len());
+        let Some(ring) = &writer.ring else {
+            return Ok((0, None));
+        };
+        let chunks = ring::room(ring.class, ring.start, fill.produced, fill.consumed, len);
+        let copied = blocking::copy_in(msg, &ring.block, &chunks);
+        if copied == 0 {
+            if chunks.iter().any(|chunk| chunk.len > 0) {
+                return Err(EFAULT);
+            }
+            pipe.set_stuck(fill.consumed);
+            self.after_release(pipe.release_held(&mut writer));
+            return Ok((0, None));
+        }
+        trace::tx_sendmsg(sk, copied, || None);
+        let end = fill.produced + copied as u64;
+        // A call that may not wait ends with what there is room for.
+        let is_urgent = how.oob && (msg.len() == 0 || how.nonblock);
+        if is_urgent {
+            self.mark_last(pipe, ring, end);
+        }
+        let is_held = how.corked && !is_urgent && end - pipe.produced() < ring::CORK_MAX;
+        if is_held {
+            if pipe.hold(&mut writer, end) {
+                idle::watch_held(&self.pair);
+            }
+            return Ok((copied, Some(writer)));
+        }
+        pipe.produce(&mut writer, end);
+        let mut writer = Some(writer);
+        if is_urgent {
+            drop(writer.take());
+            self.wake_for_urgent();
+        } else if let Some(writer) = &mut writer {
+            let fill = Fill {
+                produced: end,
+                ..fill
+            };
+            self.tell_reader(writer, how, fill);
+        }
+        self.look_for_close(end);
+        Ok((copied, writer))
+    }
+
     /// sendmsg(2); see [`blocking::send`].
     /// Context: may sleep.
     ///

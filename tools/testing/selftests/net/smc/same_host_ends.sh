@@ -50,6 +50,43 @@ group, = json.load(sys.stdin)
 sys.exit([group["connections"], group["receive_bytes"]] != [int(word) for word in sys.argv[1:]])' "$@"
 }
 
+# Two threads send 150,000 bytes each in one call, for which there is room: arguments are the address and the protocol.
+TOGETHER="
+import itertools, socket, sys, threading
+LEN = 150000
+address, protocol = (sys.argv[1], 7303), int(sys.argv[2])
+def make():
+    s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
+    for option in socket.SO_SNDBUF, socket.SO_RCVBUF:
+        s.setsockopt(socket.SOL_SOCKET, option, 400000)
+    return s
+listener, client = make(), make()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(address)
+listener.listen()
+client.connect(address)
+server = listener.accept()[0]
+begin, most, short = threading.Barrier(2), 0, 0
+def send(letter):
+    global short
+    begin.wait()
+    short += client.send(letter * LEN, socket.MSG_DONTWAIT) != LEN
+for _ in range(100):
+    threads = [threading.Thread(target=send, args=(letter,)) for letter in (b'a', b'b')]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    got = server.recv(2 * LEN, socket.MSG_WAITALL)
+    most = max(most, len([letter for letter, _ in itertools.groupby(got)]))
+print('# at most', most, 'runs of one letter,', short, 'short calls')
+sys.exit(most != 2 or short != 0)
+"
+
+together() {
+	in_ns a python3 -c "$TOGETHER" "$IP_A" "$1"
+}
+
 # no_pages: no memory is charged to SMC sockets.
 no_pages() {
 	[ "$(awk '$1 == "SMC" { print $4; exit }' /proc/net/protocols)" = 0 ]
@@ -91,6 +128,8 @@ suite "reset" smctest --expect smcd reset
 suite "killed" smctest --expect smcd killed
 
 check "processes open and close" smctest --deadline 300 --expect smcd churn --processes 8 --opens "$(scale 50 500)"
+check "TCP: what each of two threads sends in one call lies together" together 0
+check "SMC-D: what each of two threads sends in one call lies together" together 256
 check "1000 connections at once" smctest --expect smcd many --connections 1000 --kib 8
 check "connections in a row" smctest --expect smcd connrate --processes 2 --count 100 --least 20
 check "idle connections" smctest --expect smcd idle --connections 300
