@@ -424,6 +424,21 @@ void smc_helper_tcp_forget_probes(struct sock *sk)
 	WRITE_ONCE(inet_csk(sk)->icsk_probes_out, 0);
 }
 
+void smc_helper_cgroup_run_sock_release(struct sock *sk)
+{
+	BPF_CGROUP_RUN_PROG_INET_SOCK_RELEASE(sk);
+}
+
+int smc_helper_tcp_keepalive_time(const struct sock *sk)
+{
+	return keepalive_time_when(tcp_sk(sk));
+}
+
+void smc_helper_tcp_send_empty(struct sock *sk)
+{
+	__tcp_send_ack(sk, tcp_sk(sk)->rcv_nxt, 0);
+}
+
 u32 smc_helper_tcp_user_timeout(const struct sock *sk)
 {
 	return READ_ONCE(inet_csk(sk)->icsk_user_timeout);

@@ -241,6 +241,12 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
             // What ends the connection is still the file's.
             kept.tcp_below().leave_file();
         }
+        // SAFETY: The socket is alive; its family does not change.
+        if !ULP && unsafe { (*sk.as_ptr()).__sk_common.skc_family } != T::FAMILY {
+            // The kernel ran the other ones of its cgroup when the socket was made, as it does for all of IP.
+            // SAFETY: As above.
+            unsafe { bindings::cgroup_run_sock_release(sk.as_ptr()) };
+        }
         // SAFETY: The socket is alive.
         unsafe { bindings::sock_orphan(sk.as_ptr()) };
         // SAFETY: The kernel passes a live socket with this table, and it has a `sk`.

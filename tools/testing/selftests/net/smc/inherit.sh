@@ -196,6 +196,51 @@ client.sendall(b'again')
 assert moved.recv(10) == b'again'
 END
 
+# Programs for the making and the end of sockets (cgroup/sock_create, cgroup/sock_release): pairs of them keep books.
+cat >/tmp/books.py <<'END'
+from bpf import *
+from common import *
+
+ARRAY, CGROUP_SOCK, SOCK_CREATE, SOCK_RELEASE = 2, 9, 2, 34
+
+def counter():
+    return bpf(MAP_CREATE, struct.pack('<IIIII', ARRAY, 4, 8, 1, 0))
+
+# Counts in the map.
+def counting(table):
+    return b''.join([
+        insn(0x62, 10, 0, -4, 0),            # key = 0
+        insn(0xbf, 2, 10), insn(0x07, 2, 0, 0, -4),
+        insn(0x18, 1, 1, 0, table), insn(0),
+        insn(0x85, 0, 0, 0, 1),              # bpf_map_lookup_elem
+        insn(0x15, 0, 0, 2, 0),
+        insn(0xb7, 1, 0, 0, 1),
+        insn(0xdb, 0, 1, 0, 0),              # lock *r0 += 1
+        insn(0xb7, 0, 0, 0, 1), insn(0x95),  # return 1
+    ])
+
+def value(table):
+    key, out = ctypes.create_string_buffer(4), ctypes.create_string_buffer(8)
+    bpf(1, struct.pack('<I4xQQ', table, ctypes.addressof(key), ctypes.addressof(out)))
+    return struct.unpack('<Q', out.raw)[0]
+
+group = os.open('/tmp/cgroup', os.O_RDONLY)
+made, released = counter(), counter()
+programs = [(attach(group, CGROUP_SOCK, place, counting(table)), place)
+            for place, table in ((SOCK_CREATE, made), (SOCK_RELEASE, released))]
+wrong = 0
+for name, protocol in {'TCP': 0, 'IPPROTO_SMC': IPPROTO_SMC}.items():
+    before = value(made), value(released)
+    for s in [socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol) for _ in range(10)]:
+        s.close()
+    counts = value(made) - before[0], value(released) - before[1]
+    print(f'# {name}: {counts[0]} made, {counts[1]} released')
+    wrong += counts != (10, 10)
+for program, place in programs:
+    detach(group, program, place)
+sys.exit(wrong)
+END
+
 # A program of the control group in which the listener was made refuses options of a connection, whoever accepts that.
 cat >/tmp/options.py <<'END'
 from bpf import *
@@ -302,6 +347,7 @@ cgroups() {
 require "control groups" cgroups
 check "connections that a BPF program puts into a socket map" in_ns a python3 /tmp/sockmap.py
 check "BPF programs of the listener's cgroup see options of its connections" in_ns a python3 /tmp/options.py
+check "BPF programs of a cgroup see sockets made and released" in_ns a python3 /tmp/books.py
 check "no connection moves to a listener of TCP" migrates
 check "the module is gone" [ ! -e /sys/module/smc ]
 check "and comes again" load_smc
