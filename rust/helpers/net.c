@@ -483,6 +483,11 @@ bool smc_helper_sockptr_is_null(sockptr_t p)
 	return sockptr_is_null(p);
 }
 
+int smc_helper_copy_to_sockptr(sockptr_t dst, const void *src, size_t size)
+{
+	return copy_to_sockptr(dst, src, size);
+}
+
 int smc_helper_copy_from_sockptr(void *dst, sockptr_t src, size_t size)
 {
 	return copy_from_sockptr(dst, src, size);

@@ -109,14 +109,14 @@ const LONGEST_VALUE: usize = 256 << 10;
 impl SockOptIn<'_> {
     /// Calls `f` with a copy of the value, of which what is longer than any option is left out. Most options are read
     /// with the socket's lock held: where the application's memory is slow (FUSE, userfaultfd), all who need that lock
-    /// would wait as long as it likes.
+    /// would wait as long as it likes. If the option `answers` in the value, the copy is written back afterwards.
     /// Context: may sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, and those of `f`, which cannot read the value if not even an `int` of it can be read. What lies behind
     /// a shorter value need not be readable.
-    pub(super) fn copied(self, f: impl FnOnce(SockOptIn<'_>) -> Result) -> Result {
+    pub(super) fn copied(self, answers: bool, f: impl FnOnce(SockOptIn<'_>) -> Result) -> Result {
         let len = usize::try_from(self.len)?.min(LONGEST_VALUE);
         if self.ptr.is_kernel() || len == 0 {
             return f(self);
@@ -146,7 +146,13 @@ impl SockOptIn<'_> {
                 done as u32,
             )
         };
-        match f(value) {
+        let result = f(value);
+        if answers && result.is_ok() {
+            // The option does without if that fails.
+            // SAFETY: The copy is at least that long.
+            unsafe { bindings::copy_to_sockptr(self.ptr, copy.as_ptr().cast(), done) };
+        }
+        match result {
             Err(e) if e == EINVAL && left > 0 => Err(EFAULT),
             result => result,
         }

@@ -54,6 +54,10 @@ use crate::{
 const SOL_IP: i32 = bindings::SOL_IP as i32;
 const SOL_IPV6: i32 = bindings::SOL_IPV6 as i32;
 
+/// Rents a flow label, and answers which it is.
+// CAST: a small number.
+const IPV6_FLOWLABEL_MGR: i32 = bindings::IPV6_FLOWLABEL_MGR as i32;
+
 /// Names of netfilter's options that replace a table and add counters, the same for IPv4 and IPv6. (Those of IPv6 that
 /// are read with the socket's lock held have other numbers.)
 const NETFILTER_TABLES: [i32; 2] = [
@@ -468,7 +472,10 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
                     SOL_TLS => set(value),
                     // Tables may be larger than what is copied, and are read without the socket's lock.
                     SOL_IP | SOL_IPV6 if NETFILTER_TABLES.contains(&name) => set(value),
-                    _ => value.copied(set),
+                    _ => {
+                        let answers = level == SOL_IPV6 && name == IPV6_FLOWLABEL_MGR;
+                        value.copied(answers, set)
+                    }
                 }
             })
         })

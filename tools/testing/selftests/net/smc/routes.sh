@@ -254,5 +254,18 @@ require "the first ports are active" within 20 both_use one
 check "RDMA is tried by them" tries_rdma
 require "the first wire is cut" eval 'ip -n a link set one_a down && within 20 both_use two'
 check "RDMA is tried by the second ports" within 10 tries_rdma
+# What TCP answers in the value of IPV6_FLOWLABEL_MGR, a struct in6_flowlabel_req: a label of its choice.
+LABEL="
+import ctypes, socket, struct
+libc = ctypes.CDLL(None, use_errno=True)
+def label(protocol):
+    s = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, protocol)
+    # IPV6_FL_A_GET, IPV6_FL_S_EXCL, IPV6_FL_F_CREATE
+    value = ctypes.create_string_buffer(struct.pack('=16sIBBHHHI', socket.inet_pton(socket.AF_INET6, '::1'), 0, 0, 1, 1, 0, 0, 0), 32)
+    assert libc.setsockopt(s.fileno(), 41, 32, value, 32) == 0, ctypes.get_errno()
+    return struct.unpack_from('!I', value.raw, 16)[0]
+assert label(0) and label(256)
+"
+check "IPv6: a flow label of the kernel's choice" in_ns a python3 -c "$LABEL"
 check "module unloads" within 20 unload_smc
 finish
