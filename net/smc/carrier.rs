@@ -16,7 +16,8 @@ use smc_proto::{
     conn::{
         ConnState,
         IoctlQueues,
-        SendFlags, //
+        SendFlags,
+        TcpEquivalent, //
     },
     time::Duration,
     wire::Version, //
@@ -75,6 +76,11 @@ impl Carrier {
     /// The state of the connection, for diagnosis.
     pub(crate) fn state(&self) -> ConnState {
         both!(self.state())
+    }
+
+    /// What TCP_INFO tells of the state.
+    pub(crate) fn tcp_equivalent(&self) -> TcpEquivalent {
+        both!(self.tcp_equivalent())
     }
 
     /// Whether getpeername(2) has an answer.

@@ -69,6 +69,7 @@ use smc_proto::{
         CdcHold,
         ConnState,
         Stream,
+        TcpEquivalent,
         UserTimeout, //
     },
     id::{
@@ -372,6 +373,11 @@ impl Conn {
     /// Whether getpeername(2) has an answer.
     pub(crate) fn has_peer(&self) -> bool {
         self.inner.lock().stream.is_connected()
+    }
+
+    /// What TCP_INFO tells of the state.
+    pub(crate) fn tcp_equivalent(&self) -> TcpEquivalent {
+        self.inner.lock().stream.tcp_equivalent()
     }
 
     /// Whether the peer has announced that it sends no more.

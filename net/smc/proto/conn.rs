@@ -115,7 +115,8 @@ pub use self::plan::{
 pub use self::recv::UrgentState;
 pub use self::state::{
     ConnEvent,
-    ConnState, //
+    ConnState,
+    TcpEquivalent, //
 };
 pub use self::user_timeout::{
     Look,

@@ -40,7 +40,10 @@ use kernel_ext::{
     read_once::ReadOnce, //
 };
 use smc_proto::{
-    conn::ConnState,
+    conn::{
+        ConnState,
+        TcpEquivalent, //
+    },
     lgr::Role,
     smcd::view::{
         ConnEnds, //
@@ -375,6 +378,11 @@ impl SmcdConn {
     /// Whether getpeername(2) has an answer.
     pub(crate) fn has_peer(&self) -> bool {
         self.ends().is_connected()
+    }
+
+    /// What TCP_INFO tells of the state.
+    pub(crate) fn tcp_equivalent(&self) -> TcpEquivalent {
+        self.ends().tcp_equivalent()
     }
 
     /// Whether the peer has announced that it sends no more.

@@ -249,6 +249,10 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result
         }
         (net::SOL_TCP, net::TCP_INFO) => {
             of_tcp()?;
+            if let Some(conn) = this.conn() {
+                // Its end is announced by SMC, before or after that of TCP.
+                return out.set_tcp_state(conn.tcp_equivalent() as u8);
+            }
             match this.with_listener(|listener| (listener.ready(), listener.backlog())) {
                 Some((ready, backlog)) => out.add_listen_queue(ready, backlog),
                 None => Ok(()),

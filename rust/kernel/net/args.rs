@@ -239,6 +239,25 @@ impl SockOptOut {
 }
 
 impl SockOptOut {
+    /// Corrects TCP's answer to TCP_INFO, which is written already, for a connection in `state`.
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` if the memory cannot be used.
+    pub fn set_tcp_state(self, state: u8) -> Result {
+        const { assert!(offset_of!(bindings::tcp_info, tcpi_state) == 0) };
+        match self.room()? {
+            0 => Ok(()),
+            _ => {
+                let place = UserPtr::from_ptr(self.value.cast::<c_void>());
+                UserSlice::new(place, size_of::<u8>())
+                    .writer()
+                    .write(&state)
+            }
+        }
+    }
+
     /// Corrects TCP's answer to TCP_INFO, which is written already, for a listener: `waiting` connections more wait for
     /// accept(2), and the backlog is `backlog`.
     /// Context: may sleep.

@@ -92,7 +92,37 @@ fn is_broken(error: Errno) -> bool {
     )
 }
 
+/// Returns the TCP state as TCP_INFO has it, which servers look at to tell a half close from a reset.
+fn tcp_state(socket: &Socket) -> Result<i32> {
+    let mut info = [0; 64];
+    socket.option(libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    Ok(info[0].into())
+}
+
+/// Waits until TCP has what it waits for of its peer, and returns both states.
+fn settled(pair: &Pair, states: [i32; 2]) -> Result<[i32; 2]> {
+    let read = || Ok::<_, anyhow::Error>([tcp_state(&pair.client)?, tcp_state(&pair.server)?]);
+    let _ = await_true("states", || read().is_ok_and(|found| found == states));
+    read()
+}
+
 pub(super) const ROWS: &[Row] = &[
+    Row::same(
+        "TCP_INFO: the state of both ends as one stream after the other ends",
+        "1 1 8 5 8 7 7",
+        |rig| {
+            let pair = rig.pair()?;
+            let before = [tcp_state(&pair.client)?, tcp_state(&pair.server)?];
+            pair.client.shutdown(libc::SHUT_WR)?;
+            pair.await_end()?;
+            let at_once = tcp_state(&pair.server)?;
+            let half = settled(&pair, [5, 8])?;
+            pair.server.shutdown(libc::SHUT_WR)?;
+            let both = settled(&pair, [7, 7])?;
+            answer![before[0], before[1], at_once, half[0], half[1], both[0], both[1]]
+        },
+    )
+    .c_is_wrong("it tells of TCP alone, which may hear of the end later"),
     Row::same(
         "write half: peer's poll and receive, own send",
         "0x2005 0 EPIPE",

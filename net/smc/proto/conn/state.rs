@@ -38,6 +38,33 @@ pub enum ConnState {
     ProcessAbort = 27,
 }
 
+/// The state of a TCP connection, as TCP_INFO reports it (`include/net/tcp_states.h`), that has come as far as one of
+/// ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpEquivalent {
+    /// Neither end is done writing.
+    Established = 1,
+    /// This end is done writing.
+    FinWait2 = 5,
+    /// Both are, or the connection was reset.
+    Close = 7,
+    /// The peer is done writing.
+    CloseWait = 8,
+}
+
+impl TcpEquivalent {
+    /// The state in which these ends are done writing; none is after a reset.
+    pub const fn of(is_reset: bool, is_own_done: bool, is_peer_done: bool) -> Self {
+        match (is_own_done, is_peer_done) {
+            _ if is_reset => Self::Close,
+            (false, false) => Self::Established,
+            (true, false) => Self::FinWait2,
+            (false, true) => Self::CloseWait,
+            (true, true) => Self::Close,
+        }
+    }
+}
+
 /// What happens to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConnEvent {

@@ -7,6 +7,7 @@ use crate::conn::{
     ProducerFlags,
     StateFlags,
     Stream,
+    TcpEquivalent,
     UrgentState, //
 };
 use crate::cursor::Cursor;
@@ -201,6 +202,11 @@ impl Stream {
     pub const fn is_connected(&self) -> bool {
         let is_over = self.is_reset() || (!self.peer.is_empty() && self.is_write_shut());
         !is_over && !matches!(self.state, ConnState::Init | ConnState::Listen)
+    }
+
+    /// What TCP_INFO tells.
+    pub const fn tcp_equivalent(&self) -> TcpEquivalent {
+        TcpEquivalent::of(self.is_reset(), self.shutdown.send, self.is_peer_done())
     }
 
     /// Whether the connection was aborted, by either side.

@@ -8,7 +8,8 @@ use crate::conn::{
     ConnState,
     EpollMask,
     SendError,
-    StateFlags, //
+    StateFlags,
+    TcpEquivalent, //
 };
 use crate::flags::flags;
 use crate::lgr::Role;
@@ -110,6 +111,12 @@ impl ConnEnds {
     /// Whether getpeername(2) reports the connection.
     pub const fn is_connected(self) -> bool {
         !self.is_over()
+    }
+
+    /// What TCP_INFO tells.
+    pub const fn tcp_equivalent(self) -> TcpEquivalent {
+        let is_own_done = self.own.contains(EndFlags::SHUT_WRITE);
+        TcpEquivalent::of(self.is_reset(), is_own_done, self.is_peer_done())
     }
 
     /// Whether data may be sent.
@@ -239,6 +246,23 @@ mod tests {
         assert!(both.contains(EpollMask::HUP));
         let reset = ends(&[EndFlags::RESET], &[]).readiness(&IDLE);
         assert!(reset.contains(EpollMask::HUP) && reset.contains(EpollMask::IN));
+    }
+
+    #[test]
+    fn tcp_info_tells_who_is_done_writing() {
+        let done = [EndFlags::SHUT_WRITE];
+        assert_eq!(
+            [
+                ends(&[], &[]).tcp_equivalent(),
+                ends(&done, &[]).tcp_equivalent(),
+                ends(&[], &done).tcp_equivalent(),
+                ends(&done, &done).tcp_equivalent(),
+                ends(&[EndFlags::RESET], &[]).tcp_equivalent(),
+            ]
+            .map(|state| state as u8),
+            // TCP_ESTABLISHED, TCP_FIN_WAIT2, TCP_CLOSE_WAIT, TCP_CLOSE
+            [1, 5, 8, 7, 7]
+        );
     }
 
     #[test]

@@ -103,14 +103,6 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         why: "the converted socket does not take it over",
     },
     Difference {
-        options: &["TCP_INFO"],
-        families: ALL,
-        groups: &[SHUT],
-        effects: &[],
-        answers: &["280 bytes: 01"],
-        why: "it tells of the TCP connection beside the one over RDMA, which stays until that has ended",
-    },
-    Difference {
         options: &["TCP_SAVED_SYN"],
         families: ALL,
         groups: &[ACCEPTED_SET],
