@@ -30,6 +30,7 @@ use kernel::{
     sync::{
         aref::ARef,
         atomic::{
+            Acquire,
             Atomic,
             Relaxed,
             Release, //
@@ -46,6 +47,10 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
+    barrier::{
+        smp_mb,
+        Full, //
+    },
     net::{
         AcceptQueue,
         FamilyRegistration,
@@ -175,6 +180,8 @@ pub(crate) struct Sock {
     limit_hs: Atomic<bool>,
     /// Handshakes in progress, of connections to this listener.
     handshakes: Atomic<u32>,
+    /// Connections to this listener that wait for accept(2), but for those in TCP's queue.
+    ready: Atomic<u32>,
     /// TCP_DEFER_ACCEPT: how long a connection waits for data before it is one for accept(2), in seconds.
     defer_accept_s: Atomic<u32>,
     /// The pending error is TCP's as well, whose connection goes on: see [`fallback::settle_err`].
@@ -230,6 +237,7 @@ impl Sock {
                 late_shutdown: Atomic::new(0),
                 limit_hs: Atomic::new(limit_hs),
                 handshakes: Atomic::new(0),
+                ready: Atomic::new(0),
                 defer_accept_s: Atomic::new(0),
                 is_err_shared: Atomic::new(false),
                 uncounted: Atomic::new(0),
@@ -363,6 +371,19 @@ impl Sock {
         }
     }
 
+    /// Limits TCP's queue to the room that the backlog of this listener has left.
+    /// Context: any.
+    fn limit_backlog(&self) {
+        loop {
+            let ready = self.ready.load(Acquire);
+            self.tcp.limit_backlog(self.sk.max_backlog(), ready);
+            smp_mb(Full);
+            if self.ready.load(Relaxed) == ready {
+                return;
+            }
+        }
+    }
+
     /// Queues the work of the socket, again if it runs now.
     /// Context: any.
     fn schedule_work(this: ArcBorrow<'_, Self>) {
@@ -459,8 +480,11 @@ impl WorkItem for Sock {
 /// All of this may run in softirq context.
 impl TcpEvents for Sock {
     fn on_connection(this: ArcBorrow<'_, Self>, queue: AcceptQueue) {
+        if this.phase() != Phase::Listening {
+            return;
+        }
+        this.limit_backlog();
         match queue {
-            _ if this.phase() != Phase::Listening => {}
             AcceptQueue::Empty => {}
             // TCP is just waking the others.
             AcceptQueue::WithoutSmc if this.tcp.has_shared_waiters() => this.sk.wake_callers(),

@@ -5,7 +5,8 @@
 //! A connection whose peer does not speak SMC stays in TCP's queue until accept(2) takes it there, with no work in
 //! between. If there are others, or many, the work of the listener takes connections from TCP as long as there is room
 //! in the backlog, and the work of each of them runs its handshake. Finished connections wait for accept(2).
-//! Connections beyond the backlog stay in TCP's queue, whose limit is lowered by the number of those that wait here.
+//! Connections beyond the backlog stay in TCP's queue, whose limit is lowered when it is full together with those that
+//! wait here.
 //!
 //! Handshakes in progress do not count: silent peers must not fill the backlog. If there are very many of
 //! them, further connections are not offered SMC.
@@ -28,7 +29,8 @@ use kernel::{
             Acquire,
             Atomic,
             Full,
-            Relaxed, //
+            Relaxed,
+            Release, //
         },
         Arc,
         ArcBorrow,
@@ -37,6 +39,7 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
+    barrier::smp_mb,
     net::{
         Hook,
         Sk,
@@ -163,6 +166,7 @@ impl Listener {
         let mut taken = self.taken.lock();
         let tcp = this.tcp.accept()?;
         *taken += 1;
+        this.limit_backlog();
         Ok((tcp, *taken))
     }
 
@@ -206,10 +210,11 @@ impl Listener {
 
     /// Limits TCP's queue to the room that the backlog has left, and restarts the work if it stopped and there is room.
     fn adjust(&self) {
-        let left = self.backlog().saturating_sub(self.ready());
         // Closing the listener waits for work that was queued before the owner was taken out.
         if let Some(owner) = &*self.owner.lock() {
-            owner.tcp.set_max_backlog(left);
+            owner.ready.store(self.ready(), Release);
+            smp_mb(Full);
+            owner.limit_backlog();
             if !self.is_full() && self.is_work_stopped.xchg(false, Full) {
                 Sock::schedule_work(owner.as_arc_borrow());
             }
@@ -377,6 +382,8 @@ fn start_listen(this: &Arc<Sock>, backlog: i32) -> Result {
             SockState::Listening(listener.clone()),
         )
         .map_err(|_| EINVAL)?;
+    this.ready.store(0, Relaxed);
+    this.sk.set_max_backlog(u32::try_from(backlog).unwrap_or(0));
     if let Err(e) = this.tcp.listen(backlog) {
         listener.close();
         this.tcp.set_syn_smc(false);
@@ -387,7 +394,6 @@ fn start_listen(this: &Arc<Sock>, backlog: i32) -> Result {
         }
         return Err(e);
     }
-    this.sk.set_max_backlog(u32::try_from(backlog).unwrap_or(0));
     Ok(())
 }
 

@@ -437,6 +437,12 @@ impl Sk {
         write_once!(self, sk_max_ack_backlog, backlog);
     }
 
+    /// The backlog that was stored last.
+    /// Context: any.
+    pub fn max_backlog(&self) -> u32 {
+        read_once!(self, sk_max_ack_backlog)
+    }
+
     /// Requests a wake-up when there is space again (`SOCK_NOSPACE`), and SIGIO if the owner of the file wants that;
     /// check for space afterwards. To be called by a task that uses the socket.
     pub fn set_nospace(&self) {

@@ -22,11 +22,20 @@ use crate::{
 };
 
 impl TcpSocket {
-    /// Limits the number of connections pending for [`TcpSocket::accept`].
-    pub fn set_max_backlog(&self, backlog: u32) {
+    /// Limits the connections pending for [`TcpSocket::accept`], together with the `others` that wait elsewhere, to
+    /// those that a listener with this backlog may have. TCP has the same limit for its requests, beyond which it sends
+    /// SYN cookies: so it is not lowered as long as there is room. To be called whenever either number has changed.
+    /// Context: any.
+    pub fn limit_backlog(&self, backlog: u32, others: u32) {
         let sk = self.sk_ptr();
+        // SAFETY: The socket is alive; the field is read whole.
+        let pending = unsafe { (&raw const (*sk).sk_ack_backlog).read_volatile() };
+        let limit = match pending.saturating_add(others) > backlog {
+            true => backlog.saturating_sub(others),
+            false => backlog,
+        };
         // SAFETY: The socket is alive; the field is written whole.
-        unsafe { (&raw mut (*sk).sk_max_ack_backlog).write_volatile(backlog) };
+        unsafe { (&raw mut (*sk).sk_max_ack_backlog).write_volatile(limit) };
     }
 
     /// Accepts a pending connection, without waiting for one.
