@@ -136,7 +136,7 @@ impl<'a> ClcChannel<'a> {
     fn receive_into(&mut self, buf: &mut [u8], left: &mut isize) -> Result<Header, Failure> {
         let seen = self.tcp.peek_until(buf, left, |seen| !is_partial(seen));
         if seen.map_err(fatal)? < HEADER_LEN {
-            return Err(Fatal::Reset.into());
+            return Err(Fatal::Ended.into());
         }
         if let Some(sent) = self.sent.take() {
             self.round_trip = self.round_trip.max(now().saturating_since(sent));

@@ -451,7 +451,7 @@ fn errno(fatal: Fatal) -> Error {
     match fatal {
         Fatal::Protocol => EPROTO,
         Fatal::TimedOut => ETIMEDOUT,
-        Fatal::Reset => ECONNRESET,
+        Fatal::Reset | Fatal::Ended => ECONNRESET,
         Fatal::Interrupted => EINTR,
         Fatal::Tcp(errno) => Error::from_errno(-i32::from(errno)),
     }

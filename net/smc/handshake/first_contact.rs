@@ -166,7 +166,9 @@ pub(super) fn finish(
             // A C server that uses a dead link resets TCP when it gives the link up.
             let is_given_up = is_answered.get() && !group.peer().takes_cdc_on_any_link;
             match failure {
-                Failure::Fatal(Fatal::Reset) if is_given_up => Err(Failure::Undecided),
+                Failure::Fatal(Fatal::Reset | Fatal::Ended) if is_given_up => {
+                    Err(Failure::Undecided)
+                }
                 failure => Err(failure),
             }
         }

@@ -127,8 +127,10 @@ pub enum Fatal {
     Protocol,
     /// The message did not arrive in time (`EAGAIN`; `ETIMEDOUT` for `connect`).
     TimedOut,
-    /// The peer closed the connection (`ECONNRESET`).
+    /// The connection was reset, or has ended in the middle of the handshake (`ECONNRESET`).
     Reset,
+    /// The stream has ended in order where a message should begin (`ECONNRESET`).
+    Ended,
     /// A signal ended the wait (`EINTR`).
     Interrupted,
     /// TCP itself reported this errno, positive.
@@ -199,10 +201,11 @@ impl Failure {
 
     /// The failure of a client's wait for the answer to its PROPOSAL. Nothing of the application was sent so far, so
     /// that a server that does not answer in time can be had over another TCP connection; nor does one answer whose
-    /// first bytes are no CLC message: something on the way has returned the SMC option, and the server speaks first.
+    /// first bytes are no CLC message, or that sends none: something on the way has returned the SMC option, and the
+    /// server speaks first, or closes its connections.
     pub const fn before_answer(self) -> Self {
         match self {
-            Self::Fatal(Fatal::TimedOut)
+            Self::Fatal(Fatal::TimedOut | Fatal::Ended)
             | Self::Peer(PeerError::Malformed(Malformed::EyeCatcher)) => Self::Unanswered,
             failure => failure,
         }
@@ -341,6 +344,10 @@ mod tests {
         let greeting = Header::peek(b"220 mail").unwrap_err();
         let failure = Failure::from(greeting).before_answer();
         assert_eq!(failure, Failure::Unanswered);
+        // Nor did one that closed the connection; a reset may be of one that has.
+        assert_eq!(Failure::from(Fatal::Ended).before_answer(), failure);
+        let reset = Failure::from(Fatal::Reset);
+        assert_eq!(reset.before_answer(), reset);
         // A CLC message that is invalid.
         let failure = Failure::from(Malformed::LengthMismatch);
         assert_eq!(failure.before_answer(), failure);

@@ -58,10 +58,11 @@ fn silence(m: &Messages) -> Vec<Script> {
     let script = Script::new;
     vec![
         script("nothing at all", vec![Receive], Again).after(HANDSHAKE_S),
+        script("close at once", vec![Receive, Close], Again),
         script(
-            "close at once",
-            vec![Receive, Close],
-            Lost(Errno::ECONNRESET),
+            "two bytes, then close",
+            vec![Receive, Send(b"hi".to_vec()), Close],
+            Again,
         ),
         script(
             "reset at once",
