@@ -23,7 +23,6 @@ use kernel_ext::{
     net::{
         memory,
         Charge,
-        Purpose,
         Sk,
         TcpSocket, //
     },
@@ -342,7 +341,7 @@ impl Session<'_> {
             }
             e => internal(e).into(),
         })?;
-        let charge = Charge::new(sk, Purpose::Receive, rmbe.size().bytes())
+        let charge = Charge::received_in_work(sk, rmbe.size().bytes())
             .map_err(|_| Failure::Declined(Reason::Memory, Some(Cause::CgroupMemory)))?;
         let owner = ConnSock {
             sk: sk.clone(),

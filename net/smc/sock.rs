@@ -188,6 +188,13 @@ pub(crate) struct Sock {
     is_err_shared: Atomic<bool>,
     /// The code of the reason of a fallback before there was a connection, until there is one; 0 for none.
     uncounted: Atomic<u32>,
+    /// Calls in progress that have TCP's lock for as long as the application's memory takes: see
+    /// `options::while_decided`.
+    slow_calls: Atomic<u32>,
+    /// TCP_WINDOW_CLAMP as the application has it, for another TCP connection in place of the present one.
+    window_clamp: Atomic<u32>,
+    /// With SO_KEEPALIVE: when a connection that is in use sends something over TCP as well, in ns of the coarse clock.
+    empty_due: Atomic<u64>,
     /// Something else in the kernel has the events of the TCP socket, such as a BPF program's socket map.
     is_unhooked: Atomic<bool>,
     /// One call at a time changes what the socket is.
@@ -241,6 +248,9 @@ impl Sock {
                 defer_accept_s: Atomic::new(0),
                 is_err_shared: Atomic::new(false),
                 uncounted: Atomic::new(0),
+                slow_calls: Atomic::new(0),
+                window_clamp: Atomic::new(0),
+                empty_due: Atomic::new(0),
                 is_unhooked: Atomic::new(false),
                 setup <- new_mutex!((), "smc::Sock::setup"),
                 hook <- new_mutex!(None, "smc::Sock::hook"),
@@ -471,7 +481,10 @@ impl WorkItem for Sock {
             Phase::Listening => accept::tcp_listen_work(&this),
             Phase::Init => accept::listen_work(&this),
             Phase::Active => active::on_tcp_event(&this),
-            Phase::Fallback => Self::settle_decline(&this),
+            Phase::Fallback => {
+                fallback::finish_switch(&this);
+                Self::settle_decline(&this);
+            }
             Phase::Closed => {}
         }
     }

@@ -108,6 +108,12 @@ constants! {
         AF_SMC = "The family of SMC sockets.",
         IPPROTO_SMC = "The protocol of SMC sockets of AF_INET.";
     i32:
+        IPV6_HOPOPTS = "Options for each hop, for packets to send.",
+        IPV6_RTHDRDSTOPTS = "Options for the destinations before a routing header.",
+        IPV6_RTHDR = "A routing header.",
+        IPV6_DSTOPTS = "Options for the destination.",
+        MCAST_MSFILTER = "Whose packets of a group are received.",
+        TCP_WINDOW_CLAMP = "The largest window that is advertised.",
         IPV6_2292PKTOPTIONS = "What came with the connection's packets, as RFC 2292 has it.",
         IP_TOS = "The type of service of packets, by which SO_PRIORITY is set, too.",
         SMC_INFO = "Which way a socket's data go, and why: `struct smc_info`.",

@@ -191,6 +191,13 @@ impl ConnInner {
             None => self.closed_tcp.take_if(|_| self.orphan.is_none()),
         }
     }
+
+    /// Undoes [`Self::tcp_to_reset`].
+    fn keep_tcp_to_reset(&mut self, tcp: Arc<TcpSocket>) {
+        if self.owner.is_none() {
+            self.closed_tcp = Some(tcp);
+        }
+    }
 }
 
 /// Resetting TCP may sleep.
@@ -200,8 +207,8 @@ impl WorkItem for Conn {
     fn run(this: Arc<Self>) {
         let tcp = this.with(ConnInner::tcp_to_reset);
         if let Some(tcp) = tcp {
-            // Where the application has closed its socket no call of it is left.
             if !tcp.await_unlocked() {
+                this.with(|inner| inner.keep_tcp_to_reset(tcp));
                 return this.schedule_tcp_reset();
             }
             tcp.abort(ECONNABORTED);

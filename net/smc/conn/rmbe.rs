@@ -15,7 +15,6 @@ use kernel_ext::{
     net::{
         memory,
         Charge,
-        Purpose,
         Sk, //
     },
     prelude::*, //
@@ -475,7 +474,7 @@ impl Conn {
         if rmbe.size().cmp(&present) != want.cmp(&present) {
             return Err(ENOMEM);
         }
-        let charge = Charge::new(sk, Purpose::Receive, rmbe.size().bytes())?;
+        let charge = Charge::received_in_work(sk, rmbe.size().bytes())?;
         self.announce(&rmbe, at)?;
         Ok((rmbe, charge))
     }

@@ -118,6 +118,10 @@ pub(super) fn tcp_listen_work(this: &Arc<Sock>) {
         if !listener.is_open() {
             return;
         }
+        if this.tcp.is_locked() {
+            // A call, which may take as long as the application likes: it is the turn of others meanwhile.
+            break;
+        }
         if listener.is_full() {
             listener.is_work_stopped.xchg(true, Full);
             // Room may have come before the flag was set.

@@ -6,15 +6,22 @@
 //! the socket is nonblocking. A call that is interrupted, that times out or that does not wait leaves the attempt
 //! running.
 
-use kernel::sync::{
-    atomic::{
-        Full,
-        Relaxed, //
+use kernel::{
+    sync::{
+        atomic::{
+            Full,
+            Relaxed, //
+        },
+        Arc,
+        ArcBorrow, //
     },
-    Arc,
-    ArcBorrow, //
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
 };
 use kernel_ext::{
+    barrier::smp_mb,
     net::{
         self,
         Msg,
@@ -55,6 +62,9 @@ use crate::{
 
 /// Interval at which connect(2) with no address resets TCP again.
 const DISCONNECT_RETRY: Duration = Duration::from_millis(50);
+
+/// Until the work looks again whether a call is over that the handshake waits for.
+const SLOW_CALL_PAUSE: Delta = Delta::from_millis(2);
 
 /// What the start of connect(2) found or did.
 enum ConnectStart {
@@ -151,7 +161,9 @@ fn start_tcp(
     info: Option<FallbackInfo>,
 ) -> Result<ConnectStart> {
     Sock::hook_connection(this)?;
-    this.tcp.set_syn_smc(info.is_none());
+    let offers_smc = info.is_none();
+    this.tcp.set_syn_smc(offers_smc);
+    this.window_clamp.store(this.tcp.window_clamp(), Relaxed);
     // What became of an earlier attempt does not matter any more.
     let _ = this.sk.take_err();
     // What was shut down before, as the next handshake is to have the whole connection.
@@ -296,6 +308,12 @@ pub(super) fn connect_work(this: &Arc<Sock>) {
             false => cancel_connect(this, attempt),
         };
     }
+    // A call on TCP that began before there was a connection: see `options::while_decided`.
+    smp_mb(Full);
+    if this.slow_calls.load(Relaxed) > 0 {
+        fsleep(SLOW_CALL_PAUSE);
+        return Sock::schedule_work(this.as_arc_borrow());
+    }
     match this.tcp.finish_connect() {
         Ok(()) => {}
         // A shutdown(2) that crossed the end of the attempt has marked the socket.
@@ -334,7 +352,8 @@ fn reconnect(this: &Sock, info: FallbackInfo) -> Result {
     let to = SockState::Connecting(Some(info));
     this.transition(&[Phase::Connecting], to)
         .map_err(|_| ECONNABORTED)?;
-    match this.tcp.reconnect_without_smc() {
+    let window_clamp = this.window_clamp.load(Relaxed);
+    match this.tcp.reconnect_without_smc(window_clamp) {
         Err(e) if e == EINPROGRESS => Ok(()),
         Err(e) if e == ENOTCONN => Err(ECONNABORTED),
         result => result,

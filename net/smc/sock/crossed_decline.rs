@@ -143,6 +143,10 @@ impl Sock {
             let _ = this
                 .tcp
                 .peek_until(&mut [0; Head::LEN], &mut left, is_clear);
+            if !this.tcp.await_unlocked() {
+                // By a call of the application, for as long as that likes.
+                return Self::schedule_work(this.as_arc_borrow());
+            }
             let _turn = this.crossed_decline.turn.lock();
             if matches!(this.look_for_decline(), DeclineState::Open) {
                 this.crossed_decline.is_awaited.store(false, Release);

@@ -53,20 +53,17 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
             }
         }
     }
+    // Calls of the application reach TCP from the transition on. A worker does not wait for their locks.
+    let _ = this.tcp.set_rcvlowat(&this.sk);
+    match this.phase() {
+        // What is left of an attempt that failed.
+        Phase::Init => this.late_shutdown.store(0, Relaxed),
+        _ => shutdown::apply_to_tcp(this),
+    }
     let Ok(before) = this.transition(from, SockState::Fallback(info)) else {
         return false;
     };
-    // A worker does not wait for calls that have begun since.
-    let is_free = before.phase() == Phase::Init || !this.tcp.is_locked();
-    if is_free {
-        // Without it TCP wakes too often, which is harmless.
-        let _ = this.tcp.set_rcvlowat(&this.sk);
-    }
     show_options(this);
-    // Nobody can wait for a connection that was not accepted.
-    if is_free && this.role == Role::Client {
-        share_waiters(this);
-    }
     match before.phase() {
         Phase::Init if this.role == Role::Client => {
             // An attempt before may have offered SMC. Nobody would run the handshake.
@@ -78,8 +75,12 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
     if let Err(e) = this.tcp.take_err() {
         this.sk.set_err(e);
     }
+    if before.phase() == Phase::Init || !this.tcp.is_locked() {
+        finish_switch(this);
+    } else {
+        Sock::schedule_work(this.as_arc_borrow());
+    }
     if before.phase() != Phase::Init {
-        shutdown::apply_late(this);
         // TCP's events before this were not forwarded.
         this.sk.wake_connected();
         if this.tcp.poll() & net::POLLIN != 0 {
@@ -92,6 +93,18 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
         Sock::schedule_work(this.as_arc_borrow());
     }
     true
+}
+
+/// The rest of [`switch_to_fallback`], with TCP's lock; again in the work of the socket, while it has any.
+/// Context: may sleep.
+pub(super) fn finish_switch(this: &Sock) {
+    // Both as asked for just before the transition.
+    let _ = this.tcp.set_rcvlowat(&this.sk);
+    shutdown::apply_late(this);
+    // Nobody can wait for a connection that was not accepted.
+    if this.role == Role::Client {
+        share_waiters(this);
+    }
 }
 
 /// Whether TCP answers for a socket that has had no connection yet.

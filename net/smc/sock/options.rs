@@ -23,7 +23,8 @@ use kernel_ext::{
         Caller,
         SockOptIn,
         SockOptOut,
-        StreamSocket, //
+        StreamSocket,
+        WaitEnd, //
     },
     prelude::*,
     uapi::{
@@ -57,12 +58,12 @@ pub(super) fn set(
 ) -> Result {
     match (level, name) {
         // They choose among TCP's listeners.
-        (
-            net::SOL_SOCKET,
-            net::SO_ATTACH_REUSEPORT_CBPF
-            | net::SO_ATTACH_REUSEPORT_EBPF
-            | net::SO_DETACH_REUSEPORT_BPF,
-        ) => while_decided(&this, || this.tcp.setsockopt(level, name, value)),
+        (net::SOL_SOCKET, net::SO_ATTACH_REUSEPORT_CBPF) => {
+            while_decided(&this, || this.tcp.setsockopt(level, name, value))
+        }
+        (net::SOL_SOCKET, net::SO_ATTACH_REUSEPORT_EBPF | net::SO_DETACH_REUSEPORT_BPF) => {
+            this.tcp.setsockopt(level, name, value)
+        }
         (net::SOL_SOCKET, _) => set_socket(&this, caller, name, value),
         (net::SOL_SMC, net::SMC_LIMIT_HS) => {
             this.limit_hs.store(value.read_int()? != 0, Relaxed);
@@ -93,6 +94,10 @@ pub(super) fn set(
             let _setup = this.setup.lock();
             match this.phase() {
                 Phase::Init | Phase::Fallback => this.tcp.setsockopt(level, name, value)?,
+                // One of TCP alone.
+                Phase::Listening if this.why().is_some() => {
+                    return this.tcp.setsockopt(level, name, value);
+                }
                 _ => return Err(EINVAL),
             }
             fallback::switch_to_fallback(&sock, &[Phase::Init], Reason::OptionUnsupported.into());
@@ -108,6 +113,14 @@ pub(super) fn set(
             this.tcp.setsockopt(level, name, value)?;
             if let Some(conn) = this.conn() {
                 flush(&this, &conn, name);
+            }
+            Ok(())
+        }
+        (net::SOL_TCP, net::TCP_WINDOW_CLAMP) => {
+            this.tcp.setsockopt(level, name, value)?;
+            if this.phase() == Phase::Connecting {
+                let window_clamp = this.tcp.window_clamp();
+                this.window_clamp.store(window_clamp, Relaxed);
             }
             Ok(())
         }
@@ -258,7 +271,15 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result
                 None => Ok(()),
             }
         }
-        (net::SOL_IPV6, net::IPV6_2292PKTOPTIONS) => while_decided(this, of_tcp),
+        (
+            net::SOL_IPV6,
+            net::IPV6_2292PKTOPTIONS
+            | net::IPV6_HOPOPTS
+            | net::IPV6_RTHDRDSTOPTS
+            | net::IPV6_RTHDR
+            | net::IPV6_DSTOPTS
+            | net::MCAST_MSFILTER,
+        ) => while_decided(this, of_tcp),
         (net::SOL_TCP, net::TCP_ULP) if this.sk.was_tcp() => {
             out.write(Sock::ULP.to_bytes_with_nul())
         }
@@ -273,28 +294,32 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result
 }
 
 /// Runs `call`, in which TCP accesses the application's memory with its lock held, for as long as that takes: not
-/// while the worker of connect(2) may want that lock. (Other workers ask whether they would have to wait.)
-/// Context: may sleep, also until the attempt to connect is over.
+/// during a handshake, whose worker may want that lock. (Other workers ask whether they would have to wait.)
+/// Context: may sleep, also until the handshake is over.
 ///
 /// # Errors
 ///
 /// `ERESTARTSYS` for a signal, and those of `call`.
 fn while_decided(this: &Sock, call: impl FnOnce() -> Result) -> Result {
+    let has_handshake = || this.phase() == Phase::Connecting && !this.tcp.state().is_connecting();
     loop {
         let setup = this.setup.lock();
-        match this.phase() {
-            // No attempt begins meanwhile.
-            Phase::Init => return call(),
-            Phase::Connecting => drop(setup),
-            _ => {
-                drop(setup);
-                return call();
-            }
+        // Either the worker sees this when there is a connection, or that is seen here.
+        this.slow_calls.fetch_add(1, Full);
+        if !has_handshake() {
+            // No attempt begins meanwhile. The work of a listener may want it.
+            let _setup = (this.phase() != Phase::Listening).then_some(setup);
+            let result = call();
+            this.slow_calls.fetch_sub(1, Full);
+            return result;
         }
-        let is_decided = || this.phase() != Phase::Connecting;
-        this.sk
-            .wait_until(net::FOREVER, false, is_decided)
-            .map_err(|end| end.errno())?;
+        this.slow_calls.fetch_sub(1, Full);
+        drop(setup);
+        match this.sk.wait_until(net::FOREVER, false, || !has_handshake()) {
+            // Another thread has undone the attempt.
+            Ok(_) | Err(WaitEnd::Disconnected) => {}
+            Err(end) => return Err(end.errno()),
+        }
     }
 }
 

@@ -53,6 +53,18 @@ pub(super) fn apply_late(this: &Sock) {
     this.sk.wake_state();
 }
 
+/// As [`apply_late`], to a TCP connection of which the application does not know yet that it is all that there is: no
+/// call of it can be in the way.
+/// Context: may sleep.
+pub(super) fn apply_to_tcp(this: &Sock) {
+    let bits = this.late_shutdown.xchg(0, Full);
+    if bits != 0 {
+        // CAST: two bits.
+        let (how, bits) = (bits as i32 - 1, bits as u8);
+        let _ = this.tcp.shutdown(how).map(|()| this.sk.add_shutdown(bits));
+    }
+}
+
 /// As [`apply_late`], to a connection that the application does not see yet: no call of it can be in the way.
 pub(super) fn apply_to_new(this: &Sock, conn: &Carrier) {
     let bits = this.late_shutdown.xchg(0, Full);

@@ -22,6 +22,7 @@ use super::{
         Owed,
         SmcSock, //
     },
+    tcp::state::await_unlocked,
     Sk, //
 };
 #[cfg(CONFIG_MEMCG)]
@@ -77,6 +78,21 @@ impl Charge {
             purpose,
             bytes,
         })
+    }
+
+    /// As [`Self::new`], for data that were received, in a worker: not while a call of the application owns the socket,
+    /// as one that reads its memory then (SO_GET_FILTER) does for as long as that memory takes.
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, also if the socket is owned for longer than some milliseconds.
+    pub fn received_in_work(sk: &Sk, bytes: u32) -> Result<Self> {
+        // SAFETY: The socket is alive.
+        if !await_unlocked(|| unsafe { bindings::sock_owned_by_user_nocheck(sk.as_ptr()) }) {
+            return Err(ENOMEM);
+        }
+        Self::new(sk, Purpose::Receive, bytes)
     }
 
     /// Charges a socket for data to send regardless of its cgroup's limit, as TCP does for a stream with nothing in

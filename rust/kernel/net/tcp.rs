@@ -38,7 +38,7 @@ mod messages;
 mod option;
 mod reconnect;
 mod shown;
-mod state;
+pub(super) mod state;
 
 #[cfg(not(CONFIG_SMC))]
 use option::Offer;

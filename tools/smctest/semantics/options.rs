@@ -28,6 +28,7 @@ use crate::semantics::Row;
 
 const TCP_FASTOPEN_CONNECT: i32 = 30;
 const TCP_ULP: i32 = 31;
+const TCP_FASTOPEN_KEY: i32 = 33;
 const TCP_ZEROCOPY_RECEIVE: i32 = 35;
 const IPV6_MTU_DISCOVER: i32 = 23;
 const IP_MULTICAST_LOOP: i32 = 34;
@@ -322,6 +323,28 @@ pub(super) const ROWS: &[Row] = &[
         server.recv(&mut buffer, libc::MSG_WAITALL)?;
         answer![sent, String::from_utf8_lossy(&buffer).into_owned()]
     }),
+    Row::same("TCP fast open of a listener, set again", "ok ok", |rig| {
+        let listener = rig.open_server()?;
+        listener.set_option_int(libc::IPPROTO_TCP, libc::TCP_FASTOPEN, 5)?;
+        listener.bind(rig.any())?;
+        listener.listen(1)?;
+        let key = listener.set_option(libc::IPPROTO_TCP, TCP_FASTOPEN_KEY, &[7; 16]);
+        let queue = listener.set_option_int(libc::IPPROTO_TCP, libc::TCP_FASTOPEN, 6);
+        answer![key, queue]
+    }),
+    Row::same(
+        "a filter while nobody answers: at once",
+        "true EINPROGRESS EINVAL",
+        |rig| {
+            let client = rig.open()?;
+            client.set_nonblocking(true)?;
+            let connect = client.connect(rig.silent());
+            let start = Instant::now();
+            // One without instructions.
+            let result = client.set_option(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &[0; 16]);
+            answer![start.elapsed() < SOON / 4, connect, result]
+        },
+    ),
     Row::same("TCP fast open on a connection", "EINVAL", |rig| {
         let pair = rig.pair()?;
         answer![pair

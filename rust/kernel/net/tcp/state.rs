@@ -82,6 +82,18 @@ impl TcpState {
     }
 }
 
+/// Waits some milliseconds at most until `is_locked` does not hold any more; returns whether that is so.
+/// Context: may sleep.
+pub(in crate::net) fn await_unlocked(is_locked: impl Fn() -> bool) -> bool {
+    for pause in UNLOCK_PAUSES {
+        if !is_locked() {
+            return true;
+        }
+        fsleep(pause);
+    }
+    !is_locked()
+}
+
 impl TcpSocket {
     /// Whether data were received that are not read yet, an urgent byte included.
     /// Context: any, of a socket that is or was connected; it may have changed when this returns.
@@ -131,13 +143,7 @@ impl TcpSocket {
     /// Waits some milliseconds at most until nobody has the socket locked; returns whether that is so.
     /// Context: may sleep.
     pub fn await_unlocked(&self) -> bool {
-        for pause in UNLOCK_PAUSES {
-            if !self.is_locked() {
-                return true;
-            }
-            fsleep(pause);
-        }
-        !self.is_locked()
+        await_unlocked(|| self.is_locked())
     }
 
     /// Whether there is a protocol on top of TCP.
