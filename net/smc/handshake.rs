@@ -133,6 +133,14 @@ impl FallbackInfo {
         }
     }
 
+    /// For a client whose SYN nobody answered when it offered SMC.
+    pub(crate) fn unanswered_syn() -> Self {
+        Self {
+            cause: Some(Cause::SynUnanswered),
+            ..Reason::PeerNoSmc.into()
+        }
+    }
+
     /// For a client without any RDMA device that can be used.
     pub(crate) fn no_device(cause: Cause) -> Self {
         Self {

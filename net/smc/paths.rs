@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The paths of a network namespace on which RDMA packets did not get through: see [`smc_proto::handshake::paths`].
+//! The paths of a network namespace on which RDMA packets, or SYNs that offer SMC, did not get through: see
+//! [`smc_proto::handshake::paths`].
 
 use kernel::sync::{
     atomic::{
@@ -39,6 +40,8 @@ pub(crate) fn forget_all() {
 /// The paths of a namespace.
 #[pin_data]
 pub(crate) struct Paths {
+    /// Whether a path has ever failed. Each connection asks for the path of its SYN.
+    has_failed: Atomic<bool>,
     /// Lock order: innermost.
     #[pin]
     table: SpinLockBh<KVec<paths::PathEntry>>,
@@ -49,24 +52,38 @@ impl Paths {
     pub(crate) fn new() -> Result<impl PinInit<Self>> {
         let places = KVec::from_elem(None, paths::MAX, GFP_KERNEL)?;
         Ok(pin_init!(Self {
+            has_failed: Atomic::new(false),
             table <- new_spinlock_bh!(places, "smc::Paths::table"),
         }))
     }
 
+    /// Whether a path has ever failed.
+    /// Context: any.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Relaxed)
+    }
+
     /// Returns whether a connection may use a path.
     pub(crate) fn check(&self, path: &Path, now: Instant) -> Verdict {
+        if !self.has_failed.load(Relaxed) {
+            return Verdict::Usable;
+        }
         let generation = GENERATION.load(Relaxed);
         paths::PathTable::new(&mut self.table.lock()).check(path, generation, now)
     }
 
-    /// RDMA packets did not get through: avoids the path for the time `avoids`.
+    /// Packets did not get through: avoids the path for the time `avoids`.
     pub(crate) fn failed(&self, path: &Path, avoids: Duration, now: Instant) {
         let generation = GENERATION.load(Relaxed);
+        self.has_failed.store(true, Relaxed);
         paths::PathTable::new(&mut self.table.lock()).failed(path, generation, avoids, now);
     }
 
-    /// RDMA packets got through: clears the path's failure.
+    /// Packets got through: clears the path's failure.
     pub(crate) fn worked(&self, path: &Path) {
+        if !self.has_failed.load(Relaxed) {
+            return;
+        }
         paths::PathTable::new(&mut self.table.lock()).worked(path);
     }
 }

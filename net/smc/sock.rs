@@ -21,6 +21,7 @@ mod ops;
 mod options;
 mod shared;
 mod shutdown;
+mod syn;
 
 use kernel::{
     impl_has_work,
@@ -40,6 +41,10 @@ use kernel::{
         Mutex,
         SetOnce,
         SpinLock, //
+    },
+    time::hrtimer::{
+        ArcHrTimerHandle,
+        HrTimer, //
     },
     workqueue::{
         Work,
@@ -205,6 +210,15 @@ pub(crate) struct Sock {
     hook: Mutex<Option<Hook<Sock>>>,
     #[pin]
     crossed_decline: CrossedDecline,
+    /// Ends an attempt that offers SMC and is not answered: see [`syn`].
+    #[pin]
+    syn_timer: HrTimer<Self>,
+    /// The timer since it was started for the last attempt. It holds a reference of the socket, so it is taken out at
+    /// the end.
+    #[pin]
+    syn_wait: SpinLock<Option<ArcHrTimerHandle<Self>>>,
+    /// It has expired.
+    is_syn_late: Atomic<bool>,
     #[pin]
     work: Work<Sock>,
 }
@@ -255,6 +269,9 @@ impl Sock {
                 setup <- new_mutex!((), "smc::Sock::setup"),
                 hook <- new_mutex!(None, "smc::Sock::hook"),
                 crossed_decline <- CrossedDecline::new(),
+                syn_timer <- HrTimer::new(),
+                syn_wait <- new_spinlock!(None, "smc::Sock::syn_wait"),
+                is_syn_late: Atomic::new(false),
                 work <- new_work!("smc::Sock::work"),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -444,6 +461,7 @@ impl Sock {
         // TCP's events are not needed from now on.
         let hook = this.hook.lock().take();
         drop(hook);
+        syn::end_wait(&this);
         match old {
             Ok(SockState::Connecting(_)) => connect::close(&this),
             Ok(SockState::Listening(listener)) => {

@@ -133,6 +133,7 @@ enum smc_cause {
 	SMC_CAUSE_NO_ANSWER		= 31,	/* to the PROPOSAL, in time */
 	SMC_CAUSE_BOTH_CLIENTS		= 32,	/* both ends, or a socket to itself */
 	SMC_CAUSE_HANDSHAKES_LIMIT	= 33,	/* of clients, in the namespace */
+	SMC_CAUSE_SYN_UNANSWERED	= 34,	/* a SYN that offered SMC */
 };
 
 /*

@@ -111,6 +111,9 @@ explained! {
         Handshakes = 33, "handshakes-limit",
             "As many connections of this network namespace are in the handshake as may be (1,536; of all user namespaces, which share that number).",
             "See who connects to servers that do not answer (smc ss). Programs in a network namespace that root has made have that many of their own.";
+        SynUnanswered = 34, "syn-unanswered",
+            "Nobody answered the SYN that offered SMC, now or a moment ago, so that the client went on without SMC.",
+            "See whether a firewall between the two drops segments with TCP option 254 (they may be let through, or the option be removed). A server that was not up yet, or whose queue was full, looks the same: then nothing is wrong. Where no server speaks SMC, a rule spares the wait (smc policy).";
     }
 }
 

@@ -43,6 +43,7 @@ use super::{
     fallback,
     listen,
     options,
+    syn,
     FallbackInfo,
     Phase,
     Sock,
@@ -130,7 +131,7 @@ fn start_connect(this: &Arc<Sock>, addr: SockAddr<'_>) -> Result<ConnectStart> {
                 fallback::switch_to_fallback(this, &[Phase::Init], info);
                 Ok(ConnectStart::Delegate)
             }
-            None => start_tcp(this, addr, is_denied(this, addr).then(FallbackInfo::denied)),
+            None => start_tcp(this, addr, why_not_offered(this, addr)),
         },
         _ => Ok(ConnectStart::Delegate),
     }
@@ -143,6 +144,15 @@ fn may_be_local(this: &Sock, addr: SockAddr<'_>) -> bool {
         && addr
             .inet()
             .is_some_and(|peer| this.tcp.may_reach_virtually(&peer))
+}
+
+/// Why a connection to `addr` is to be without SMC, as far as that is known before it.
+/// Context: does not sleep.
+fn why_not_offered(this: &Sock, addr: SockAddr<'_>) -> Option<FallbackInfo> {
+    if is_denied(this, addr) {
+        return Some(FallbackInfo::denied());
+    }
+    syn::is_avoided(this, addr).then(FallbackInfo::unanswered_syn)
 }
 
 /// Whether a rule denies a connection to `addr` SMC, as far as its own address is known.
@@ -182,6 +192,8 @@ fn start_tcp(
     if !this.tcp.state().is_connecting() {
         // The event came before the phase was there for it.
         Sock::schedule_work(this.as_arc_borrow());
+    } else if offers_smc {
+        syn::begin_wait(this);
     }
     Ok(ConnectStart::Started)
 }
@@ -299,8 +311,9 @@ pub(super) fn connect_work(this: &Arc<Sock>) {
     let attempt = this.attempts.read_acquire();
     let (state, has_attempt) = (this.tcp.state(), this.tcp.has_attempt());
     if state.is_connecting() {
-        return;
+        return give_up_offer(this, attempt);
     }
+    syn::end_wait(this);
     if state.is_closed() {
         return match has_attempt {
             true => note_failure(this, attempt, ECONNABORTED),
@@ -320,7 +333,9 @@ pub(super) fn connect_work(this: &Arc<Sock>) {
         Err(e) if e == EISCONN => {}
         Err(e) => return fail(this, attempt, e),
     }
-    let outcome = match this.without_smc() {
+    let without_smc = this.without_smc();
+    syn::note_answer(this, without_smc.as_ref());
+    let outcome = match without_smc {
         Some(info) => Ok(HandshakeResult::Fallback(info)),
         None => handshake::run(Role::Client, &this.sk, &this.tcp, None),
     };
@@ -342,6 +357,21 @@ pub(super) fn connect_work(this: &Arc<Sock>) {
             this.shared.stats.client.errors.add(1);
             fail(this, attempt, e);
         }
+    }
+}
+
+/// Makes another attempt without SMC if nobody has answered the SYN that offers it. Until the lock of calls that undo
+/// the attempt is free, the timer comes again.
+fn give_up_offer(this: &Sock, attempt: u32) {
+    let Some(_setup) = this.setup.try_lock() else {
+        return;
+    };
+    if !syn::is_late(this) {
+        return;
+    }
+    syn::end_wait(this);
+    if let Err(e) = reconnect(this, FallbackInfo::unanswered_syn()) {
+        fail(this, attempt, e);
     }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Paths over which RDMA packets did not get through though TCP did: for a while connections over them are
-//! TCP's at once. Then one connection tries the path again, and the others wait for how that ends.
+//! Paths over which RDMA packets did not get through though TCP did, and peers whom no SYN reached that offers SMC,
+//! though others did: for a while connections there are TCP's at once. Then one connection tries again, and the others
+//! wait for how that ends.
 
 use core::net::IpAddr;
 
@@ -18,6 +19,14 @@ pub const CLIENT_AVOIDS: Duration = Duration::from_secs(40);
 /// The same of a server.
 pub const SERVER_AVOIDS: Duration = Duration::from_secs(30);
 
+/// Time for which a client offers no SMC to a peer that answers only those SYNs which do not. A trial takes
+/// [`SYN_WAIT`].
+pub const SYN_AVOIDS: Duration = Duration::from_secs(60);
+
+/// How long a client that offers SMC waits for an answer to its SYN. TCP has repeated the SYN once by then, after a
+/// second, and is about to do so again.
+pub const SYN_WAIT: Duration = Duration::from_millis(1800);
+
 /// Paths that a network namespace remembers; the least recently used ones make room for others.
 pub const MAX: usize = 64;
 
@@ -26,10 +35,22 @@ pub const MAX: usize = 64;
 pub struct Path {
     /// The peer's address of the TCP connection.
     pub peer: IpAddr,
-    /// Our port.
+    /// Our port; [`Gid::NONE`] for the SYN.
     pub ours: Gid,
     /// The peer's port; [`Gid::NONE`] at a client, which does not know it when it has to decide.
     pub theirs: Gid,
+}
+
+impl Path {
+    /// The path of a SYN that offers SMC.
+    #[must_use]
+    pub const fn of_syn(peer: IpAddr) -> Self {
+        Self {
+            peer,
+            ours: Gid::NONE,
+            theirs: Gid::NONE,
+        }
+    }
 }
 
 /// Whether a connection may use a path.
@@ -155,6 +176,21 @@ mod tests {
         assert_eq!(paths.check(&path(1), 0, at(60)), Verdict::Trial);
         paths.worked(&path(1));
         assert_eq!(paths.check(&path(1), 0, at(60)), Verdict::Usable);
+    }
+
+    #[test]
+    fn that_of_a_syn_is_none_of_rdma() {
+        let mut places = [None; MAX];
+        let mut paths = PathTable::new(&mut places);
+        let syn = Path::of_syn([10, 0, 0, 1].into());
+        let rdma = Path {
+            ours: Gid([1; 16]),
+            ..syn
+        };
+        paths.failed(&syn, 0, SYN_AVOIDS, at(0));
+        assert_eq!(paths.check(&rdma, 0, at(59)), Verdict::Usable);
+        assert_eq!(paths.check(&syn, 0, at(59)), Verdict::Avoided(at(0)));
+        assert_eq!(paths.check(&syn, 0, at(60)), Verdict::Trial);
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl TcpState {
     }
 
     /// connect(2) was called, and the peer has not answered.
-    pub(super) fn is_syn_sent(self) -> bool {
+    pub fn is_syn_sent(self) -> bool {
         u32::from(self.0) == bindings::TCP_SYN_SENT
     }
 
@@ -151,6 +151,14 @@ impl TcpSocket {
         let csk = self.sk_ptr().cast::<bindings::inet_connection_sock>();
         // SAFETY: A TCP socket is one of these, and alive; the field is read whole.
         !unsafe { (&raw const (*csk).icsk_ulp_ops).read_volatile() }.is_null()
+    }
+
+    /// Whether a segment of the connection, or of the attempt to make one, was sent again.
+    /// Context: any; it may have changed when this returns.
+    pub fn has_retransmitted(&self) -> bool {
+        let tcp = self.sk_ptr().cast::<bindings::tcp_sock>();
+        // SAFETY: A live TCP socket; the field is read whole.
+        unsafe { (&raw const (*tcp).total_retrans).read_volatile() > 0 }
     }
 
     /// Takes the pending error.

@@ -49,6 +49,159 @@ removing() {
 	return "$code"
 }
 
+# dropping COMMAND...: the command, while a firewall of end b drops each SYN that has the option.
+dropping() {
+	local code
+	in_ns b nft -f - <<-EOT
+		table inet dropped {
+			chain prerouting {
+				type filter hook prerouting priority -500;
+				tcp flags & (syn|ack) == syn tcp option 254 exists drop
+			}
+		}
+	EOT
+	"$@"
+	code=$?
+	in_ns b nft delete table inet dropped
+	return "$code"
+}
+
+# in_time SECONDS COMMAND...
+in_time() {
+	local start=$EPOCHREALTIME limit=$1
+	shift
+	"$@" && awk "BEGIN { print \"# $EPOCHREALTIME\"; exit !($EPOCHREALTIME - $start < $limit) }"
+}
+
+# remembers: a second connection to a peer that answers only a SYN without the option does not wait.
+remembers() {
+	in_time 6 tcp_path && in_time 1.5 tcp_path
+}
+
+tcp_path() {
+	smctest --expect tcp path
+}
+
+# says_why: what is said of a connection whose SYN was not answered.
+says_why() {
+	start_server 7000 && forget && in_ns a "$BIN/smc" why "$IP_B:7000" | tee /tmp/why | sed 's/^/# /'
+	stop_servers
+	grep -q "^  id:     PEERNOSMC/syn-unanswered" /tmp/why
+}
+
+# forget: as after any change of the networks, it is not known any more who answered.
+forget() {
+	in_ns a "$BIN/smc" pnet add FORGET -I wire_a && in_ns a "$BIN/smc" pnet del FORGET
+}
+
+# What else happens while the SYN is not answered: arguments are the address of a server, and one where nobody answers.
+UNANSWERED="
+import errno, select, socket, struct, sys, time
+server, nobody = sys.argv[1], sys.argv[2]
+PORT, SYNCNT, USER_TIMEOUT, CLAMP, INFO = 7301, 7, 18, 10, 11
+def make(protocol=256):
+    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
+def begin(address, protocol=256, **options):
+    s = make(protocol)
+    for name, value in options.items():
+        s.setsockopt(socket.IPPROTO_TCP, globals()[name], value)
+    s.setblocking(False)
+    assert s.connect_ex((address, PORT)) == errno.EINPROGRESS
+    return s
+def ended(s):
+    poll = select.poll()
+    poll.register(s, select.POLLOUT)
+    assert poll.poll(20000), 'it waits for ever'
+    return s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+def window(s):
+    return s.getsockopt(socket.IPPROTO_TCP, INFO, 8)[6] >> 4, s.getsockopt(socket.IPPROTO_TCP, CLAMP)
+# What TCP says of the window is the same as without SMC.
+for options in {}, {'CLAMP': 20000}:
+    waits, plain = begin(server, **options), begin(server, 0, **options)
+    assert ended(waits) == ended(plain) == 0
+    print('#', window(waits), window(plain))
+    assert window(waits)[0] == window(plain)[0]
+    waits.close(), plain.close()
+# Those that are undone, at different times.
+undone = []
+for pause in 0.5, 1.7, 1.9, 2.5:
+    waits = [begin(nobody) for _ in range(3)]
+    time.sleep(pause)
+    waits[0].shutdown(socket.SHUT_RDWR)
+    assert ended(waits[0]) in (0, errno.ECONNRESET)
+    waits[1].close()
+    assert waits[2].connect_ex((server, PORT)) == errno.EALREADY
+    undone.append(waits[2])
+# The others end with TCP's error.
+for s in undone:
+    s.close()
+for options in {'SYNCNT': 1}, {'USER_TIMEOUT': 3000}:
+    assert ended(begin(nobody, **options)) == errno.ETIMEDOUT
+"
+
+LISTENER="
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+s.bind((sys.argv[1], 7301))
+s.listen()
+time.sleep(100)
+"
+
+unanswered() {
+	local listener code
+	in_ns b python3 -c "$LISTENER" "$IP_B" &
+	listener=$!
+	await_port b 7301 && forget && in_ns b nft "add rule inet dropped prerouting ip daddr 10.99.99.99 drop" &&
+		ip -n a route replace 10.99.99.99 via "$IP_B" && in_ns a python3 -c "$UNANSWERED" "$IP_B" 10.99.99.99
+	code=$?
+	kill "$listener"
+	wait "$listener" 2>/dev/null
+	return "$code"
+}
+
+# Connections arrive while four of the five places of a backlog are taken: TCP takes their requests as ever, and those
+# who come to it in time are SMC.
+NEARLY_FULL="
+import ctypes, select, socket, struct, subprocess, time
+libc = ctypes.CDLL(None)
+def enter(name):
+    with open('/run/netns/' + name) as place:
+        assert libc.setns(place.fileno(), 0) == 0
+def make():
+    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+def full():
+    enter('b')
+    lines = [line.split() for line in open('/proc/thread-self/net/netstat') if line.startswith('TcpExt:')]
+    counts = dict(zip(*lines))
+    return counts['TCPReqQFullDoCookies'], counts['TCPReqQFullDrop']
+before = full()
+listener = make()
+listener.bind(('$IP_B', 7302))
+listener.listen(4)
+enter('a')
+early = [make() for _ in range(4)]
+for s in early:
+    s.connect(('$IP_B', 7302))
+subprocess.run(['nft', 'table inet late { chain in { type filter hook prerouting priority -500; '
+    'tcp flags & (syn|ack) == (syn|ack) drop; }; }'], check=True)
+late = [make() for _ in range(4)]
+for s in late:
+    s.setblocking(False)
+    s.connect_ex(('$IP_B', 7302))
+time.sleep(0.3)
+enter('b')
+accepted = [listener.accept() for _ in early]
+enter('a')
+subprocess.run(['nft', 'delete table inet late'], check=True)
+for s in late:
+    poll = select.poll()
+    poll.register(s, select.POLLOUT)
+    assert poll.poll(10000) and s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+modes = [struct.unpack_from('I', s.getsockopt(286, 0x5201, 24))[0] for s in late]
+print('#', modes, before, full())
+assert modes == [0] * 4 and full() == before
+"
+
 # checksums WAY: of TCP, made by the device or by the kernel, which then also checks them.
 checksums() {
 	in_ns a ethtool -K wire_a tx "$1" && in_ns b ethtool -K wire_b tx "$1"
@@ -90,7 +243,13 @@ check "the first SYN is lost" options 1 1 losing syn smc_path
 # The client's timer and the server's run out together.
 check "the first SYN-ACK is lost" options 1+ 2+ losing "(syn|ack)" smc_path
 check "SYN cookies: plain TCP" with_sysctl b net/ipv4/tcp_syncookies 2 tcp_data
+check "a backlog that is nearly full: SMC, and no SYN cookies" python3 -c "$NEARLY_FULL"
 check "the option is removed on its way: plain TCP" removing tcp_data
 check "SMC afterwards" options 1 1 smc_path
+check "a SYN with the option is dropped: another one without it, soon" options 0 0 dropping remembers
+check "it is said why" dropping says_why
+check "and everything else as over TCP" dropping unanswered
+require "that is forgotten" forget
+check "SMC once it is not dropped any more" options 1 1 smc_path
 check "module unloads" within 20 unload_smc
 finish
