@@ -15,9 +15,13 @@ use kernel_ext::{
         self,
         Msg, //
     },
-    prelude::*, //
+    prelude::*,
+    time, //
 };
-use smc_proto::conn::SendFlags;
+use smc_proto::{
+    conn::SendFlags,
+    time::Duration, //
+};
 
 use super::{
     options,
@@ -122,7 +126,28 @@ fn on_tcp_error(this: &Sock) {
 #[inline]
 fn note_use(this: &Sock) {
     if this.sk.is_keepalive() {
-        this.tcp.note_peer_alive();
+        note_keepalive(this);
+    }
+}
+
+/// At the latest so often a connection in use sends something over TCP: NATs and firewalls forget connections that are
+/// idle for some minutes.
+const EMPTY_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Over TCP, data would keep NATs and firewalls on the way from forgetting the connection, and keepalive would do so
+/// when there are none. Where keepalive has no reason to ask, a segment without data does.
+#[cold]
+fn note_keepalive(this: &Sock) {
+    this.tcp.note_peer_alive();
+    let (now, due) = (time::coarse_ns(), this.empty_due.load(Relaxed));
+    if now < due {
+        return;
+    }
+    let interval = EMPTY_INTERVAL.as_nanos().min(this.tcp.keepalive_time() / 2);
+    this.empty_due.store(now.saturating_add(interval), Relaxed);
+    // The first use is just after the handshake.
+    if due != 0 {
+        this.tcp.send_empty();
     }
 }
 

@@ -25,7 +25,8 @@ use super::{
 };
 use crate::{
     bindings,
-    prelude::*, //
+    prelude::*,
+    time, //
 };
 
 mod accept;
@@ -382,6 +383,25 @@ impl TcpSocket {
             bindings::tcp_touch_rcv_tstamp(sk);
             bindings::tcp_forget_probes(sk);
         }
+    }
+
+    /// How long a connection is idle before keepalive asks the peer (TCP_KEEPIDLE, or the namespace's setting), in ns.
+    /// Context: any.
+    pub fn keepalive_time(&self) -> u64 {
+        // SAFETY: The socket is alive and a TCP socket.
+        let jiffies = unsafe { bindings::tcp_keepalive_time(self.sk_ptr()) };
+        time::nanos(jiffies.try_into().unwrap_or(0))
+    }
+
+    /// Sends a segment without data, if there is a connection: NATs and firewalls on its way keep it in mind.
+    /// Context: may sleep.
+    pub fn send_empty(&self) {
+        self.locked(|sk| {
+            if self.state().is_open() {
+                // SAFETY: The socket is alive, connected and locked.
+                unsafe { bindings::tcp_send_empty(sk) };
+            }
+        });
     }
 
     /// TCP_USER_TIMEOUT, milliseconds; 0: none.

@@ -94,6 +94,53 @@ from_inner() {
 	ip netns exec inner "$BIN/smctest" --family "${FAMILY:-smc}" --addr "$1" --remote "${@:2}"
 }
 
+# A connection whose translation is forgotten when TCP is idle for five seconds, with keepalive (TCP_KEEPIDLE) of two:
+# it is used for longer than that, then idle, then used again.
+KEPT="
+import socket, sys, time
+address, protocol = sys.argv[1], int(sys.argv[2])
+s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
+s.connect((address, 8001))
+s.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+for option, value in ((4, 2), (5, 1), (6, 2)):
+    s.setsockopt(socket.IPPROTO_TCP, option, value)
+s.settimeout(20)
+def talk():
+    s.send(b'x')
+    assert s.recv(1) == b'x'
+for _ in range(25):
+    talk()
+    time.sleep(0.5)
+time.sleep(8)
+talk()
+"
+ECHO="
+import socket, sys
+listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, int(sys.argv[1]))
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(('0.0.0.0', 8001))
+listener.listen()
+connection = listener.accept()[0]
+while data := connection.recv(10):
+    connection.send(data)
+"
+# kept PROTOCOL
+kept() {
+	local echo code
+	in_ns b python3 -c "$ECHO" "$1" &
+	echo=$!
+	await_port b 8001 && in_ns a python3 -c "$KEPT" "$CLUSTER" "$1"
+	code=$?
+	kill "$echo" 2>/dev/null
+	wait "$echo"
+	return "$code"
+}
+
+forgetful() {
+	in_ns a sh -c 'echo 5 >/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established &&
+		echo 0 >/proc/sys/net/netfilter/nf_conntrack_tcp_loose'
+}
+
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "network" up_netns
@@ -112,6 +159,9 @@ for family in smc ipproto; do
 done
 check "TCP: the server learns the name" original 0
 check "RDMA: the server learns the name" original 256 0
+require "idle connections are forgotten" forgetful
+check "TCP: keepalive has the translation kept" kept 0
+check "RDMA: and so it has of a connection that is in use" kept 256
 require "a firewall that knows connections" stateful
 check "RDMA: through that firewall" to $NAME --expect smc integrity --mib 1
 require "no firewall" open
