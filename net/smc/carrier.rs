@@ -172,6 +172,10 @@ impl Carrier {
     ///
     /// A reset leaves nothing of the TCP connection here, as that of TCP: its port is free for bind(2).
     pub(crate) fn close(&self, sk: &Sk, linger: Option<isize>, tcp: &Arc<TcpSocket>) {
+        if linger != Some(0) && self.inq() == 0 {
+            // Before the peer hears of the end, and ends its own TCP: TIME_WAIT is on the side that closes first.
+            let _ = tcp.shutdown(1);
+        }
         match self {
             Self::SmcR(conn) if conn.close(sk, linger) => conn.reset_tcp(tcp),
             Self::SmcD(conn) if conn.close(sk, linger) => tcp.abort(ECONNABORTED),

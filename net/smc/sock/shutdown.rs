@@ -14,8 +14,17 @@ use super::{
 };
 use crate::carrier::Carrier;
 
+/// shutdown(2) for sending, of TCP.
+const SHUT_WR: i32 = 1;
+
 /// shutdown(2).
+///
+/// TCP ends with the stream, as that of the C module does: TIME_WAIT is on the side that ends first. It does so before
+/// the peer hears of the end, which may close the socket then.
 pub(super) fn shutdown(this: &Sock, conn: &Carrier, how: i32) -> Result {
+    if how >= SHUT_WR && conn.has_peer() {
+        let _ = this.tcp.shutdown(SHUT_WR);
+    }
     conn.shutdown(&this.sk, how)?;
     // CAST: 0, 1 or 2, which `shutdown` has checked.
     this.sk.add_shutdown((how + 1) as u8);

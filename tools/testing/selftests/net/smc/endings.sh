@@ -23,10 +23,58 @@ short_neighbour() {
 	'
 }
 
+# The server ends its stream, or closes the connection, and the client closes when it sees that: arguments are the
+# address, the protocol, the role, how often, and how the server ends.
+ENDING="
+import socket, sys
+address, protocol, role, count, how = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5]
+def make():
+    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
+if role == 'server':
+    listener = make()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((address, 7300))
+    listener.listen(8)
+    for _ in range(count):
+        connection = listener.accept()[0]
+        connection.recv(1)
+        if how == 'half':
+            connection.shutdown(socket.SHUT_WR)
+            connection.recv(1)
+        connection.close()
+else:
+    for _ in range(count):
+        connection = make()
+        connection.connect((address, 7300))
+        connection.send(b'x')
+        assert connection.recv(1) == b''
+        connection.close()
+"
+
+# waiting END: connections in TIME_WAIT there.
+waiting() {
+	in_ns "$1" ss -Htan state time-wait "( sport = :7300 or dport = :7300 )" | wc -l
+}
+
+# end_first PROTOCOL COUNT half|close: TIME_WAIT is at the server's end only, which ends first.
+end_first() {
+	local before server
+	before=$(waiting b)
+	in_ns b python3 -c "$ENDING" "$IP_B" "$1" server "$2" "$3" &
+	server=$!
+	await_port b 7300 && in_ns a timeout 60 python3 -c "$ENDING" "$IP_B" "$1" client "$2" "$3" && wait "$server" &&
+		echo "# TIME_WAIT: $(waiting a) at the client, $(($(waiting b) - before)) at the server" &&
+		[ "$(waiting a)" = 0 ] && within 5 eval '[ $(($(waiting b) - before)) = '"$2"' ]'
+}
+
 require "addresses without a machine are found out" short_neighbour
+check "TCP: who ends the stream first has TIME_WAIT" end_first 0 5 half
+check "TCP: who closes first has it" end_first 0 20 close
 suite "fallback" smctest --family tcp --expect tcp endings
 suite "fallback, urgent" smctest --family tcp --expect tcp endings --urgent "$((SEQUENCES / 5))"
 require "soft RoCE" up_rxe
+check "RDMA: who ends the stream first has TIME_WAIT" end_first 256 5 half
+check "RDMA: who closes first has it" end_first 256 20 close
 suite "RDMA" smctest --deadline 300 --family tcp --expect smc endings
 # The peer's answer races with what looks at TCP.
 for _ in $(seq "$DESTROYED"); do
