@@ -93,3 +93,17 @@ fn a_peer_that_is_done_writing_is_seen() {
     duo.client().on_cdc(&cdc).unwrap();
     assert!(duo.client().is_peer_done());
 }
+
+#[test]
+fn tcp_info_tells_who_is_done_writing() {
+    let mut duo = Duo::new();
+    let states = |duo: &mut Duo| [Client, Server].map(|side| duo.at(side).tcp_equivalent() as u8);
+    // TCP_ESTABLISHED, TCP_FIN_WAIT2 and TCP_CLOSE_WAIT, TCP_CLOSE
+    assert_eq!(states(&mut duo), [1, 1]);
+    duo.client().shutdown_write().unwrap();
+    duo.settle();
+    assert_eq!(states(&mut duo), [5, 8]);
+    duo.server().shutdown_write().unwrap();
+    duo.settle();
+    assert_eq!(states(&mut duo), [7, 7]);
+}

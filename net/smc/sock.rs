@@ -31,7 +31,6 @@ use kernel::{
     sync::{
         aref::ARef,
         atomic::{
-            Acquire,
             Atomic,
             Relaxed,
             Release, //
@@ -42,20 +41,13 @@ use kernel::{
         SetOnce,
         SpinLock, //
     },
-    time::hrtimer::{
-        ArcHrTimerHandle,
-        HrTimer, //
-    },
+    time::hrtimer::HrTimer,
     workqueue::{
         Work,
         WorkItem, //
     }, //
 };
 use kernel_ext::{
-    barrier::{
-        smp_mb,
-        Full, //
-    },
     net::{
         AcceptQueue,
         FamilyRegistration,
@@ -95,6 +87,7 @@ pub(crate) use fallback::awaits_tcp;
 pub(crate) use list::list;
 use listen::Listener;
 use shared::Shared;
+use syn::SynWait;
 
 /// What a socket is doing.
 pub(crate) enum SockState {
@@ -213,12 +206,8 @@ pub(crate) struct Sock {
     /// Ends an attempt that offers SMC and is not answered: see [`syn`].
     #[pin]
     syn_timer: HrTimer<Self>,
-    /// The timer since it was started for the last attempt. It holds a reference of the socket, so it is taken out at
-    /// the end.
     #[pin]
-    syn_wait: SpinLock<Option<ArcHrTimerHandle<Self>>>,
-    /// It has expired.
-    is_syn_late: Atomic<bool>,
+    syn_wait: SynWait,
     #[pin]
     work: Work<Sock>,
 }
@@ -270,8 +259,7 @@ impl Sock {
                 hook <- new_mutex!(None, "smc::Sock::hook"),
                 crossed_decline <- CrossedDecline::new(),
                 syn_timer <- HrTimer::new(),
-                syn_wait <- new_spinlock!(None, "smc::Sock::syn_wait"),
-                is_syn_late: Atomic::new(false),
+                syn_wait <- SynWait::new(),
                 work <- new_work!("smc::Sock::work"),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -398,19 +386,6 @@ impl Sock {
         }
     }
 
-    /// Limits TCP's queue to the room that the backlog of this listener has left.
-    /// Context: any.
-    fn limit_backlog(&self) {
-        loop {
-            let ready = self.ready.load(Acquire);
-            self.tcp.limit_backlog(self.sk.max_backlog(), ready);
-            smp_mb(Full);
-            if self.ready.load(Relaxed) == ready {
-                return;
-            }
-        }
-    }
-
     /// Queues the work of the socket, again if it runs now.
     /// Context: any.
     fn schedule_work(this: ArcBorrow<'_, Self>) {
@@ -514,7 +489,7 @@ impl TcpEvents for Sock {
         if this.phase() != Phase::Listening {
             return;
         }
-        this.limit_backlog();
+        listen::limit_backlog(&this);
         match queue {
             AcceptQueue::Empty => {}
             // TCP is just waking the others.

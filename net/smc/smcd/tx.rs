@@ -96,8 +96,8 @@ impl StreamTx for SmcdConn {
 type WriterGuard<'a> = MutexGuard<'a, RingWriter>;
 
 impl SmcdConn {
-    /// Copies a part of the message, and tells the reader. Returns its length, 0 if there is no room, and the lock unless
-    /// the call is over.
+    /// Copies a part of the message, and tells the reader. Returns its length, 0 if there is no room, and the lock
+    /// unless the call is over.
     fn send_step<'a>(
         &'a self,
         sk: &Sk,

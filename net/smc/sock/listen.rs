@@ -166,7 +166,7 @@ impl Listener {
         let mut taken = self.taken.lock();
         let tcp = this.tcp.accept()?;
         *taken += 1;
-        this.limit_backlog();
+        limit_backlog(this);
         Ok((tcp, *taken))
     }
 
@@ -214,7 +214,7 @@ impl Listener {
         if let Some(owner) = &*self.owner.lock() {
             owner.ready.store(self.ready(), Release);
             smp_mb(Full);
-            owner.limit_backlog();
+            limit_backlog(owner);
             if !self.is_full() && self.is_work_stopped.xchg(false, Full) {
                 Sock::schedule_work(owner.as_arc_borrow());
             }
@@ -336,6 +336,19 @@ impl Listener {
         let _cleanup = self.cleanup.lock();
         while let Some(child) = self.pop() {
             Sock::end(child);
+        }
+    }
+}
+
+/// Limits TCP's queue to the room that the backlog of this listener has left.
+/// Context: any.
+pub(super) fn limit_backlog(this: &Sock) {
+    loop {
+        let ready = this.ready.load(Acquire);
+        this.tcp.limit_backlog(this.sk.max_backlog(), ready);
+        smp_mb(Full);
+        if this.ready.load(Relaxed) == ready {
+            return;
         }
     }
 }

@@ -11,13 +11,19 @@
 
 use kernel::{
     impl_has_hr_timer,
+    new_spinlock,
     sync::{
-        atomic::Relaxed,
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
-        ArcBorrow, //
+        ArcBorrow,
+        SpinLock, //
     },
     time::{
         hrtimer::{
+            ArcHrTimerHandle,
             HrTimerCallback,
             HrTimerCallbackContext,
             HrTimerPointer,
@@ -28,7 +34,10 @@ use kernel::{
         Monotonic, //
     }, //
 };
-use kernel_ext::net::SockAddr;
+use kernel_ext::{
+    net::SockAddr,
+    prelude::*, //
+};
 use smc_proto::{
     cause::Cause,
     handshake::paths::{
@@ -52,6 +61,26 @@ use crate::{
 /// Until the timer asks the work again, which had no time for it.
 const RETRY: Delta = Delta::from_millis(100);
 
+/// The wait for an answer, of the last attempt that offered SMC.
+#[pin_data]
+pub(super) struct SynWait {
+    /// The timer since it was started. It holds a reference of the socket, so it is taken out at the end.
+    #[pin]
+    timer: SpinLock<Option<ArcHrTimerHandle<Sock>>>,
+    /// It has expired.
+    is_late: Atomic<bool>,
+}
+
+impl SynWait {
+    /// Nothing is waited for.
+    pub(super) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            timer <- new_spinlock!(None, "smc::SynWait::timer"),
+            is_late: Atomic::new(false),
+        })
+    }
+}
+
 impl_has_hr_timer! {
     impl HasHrTimer<Self> for Sock {
         mode: RelativeSoftMode<Monotonic>, field: self.syn_timer
@@ -65,7 +94,7 @@ impl HrTimerCallback for Sock {
         if !is_waiting(&this) {
             return HrTimerRestart::NoRestart;
         }
-        this.is_syn_late.store(true, Relaxed);
+        this.syn_wait.is_late.store(true, Relaxed);
         Self::schedule_work(this);
         ctx.forward_now(RETRY);
         HrTimerRestart::Restart
@@ -93,22 +122,22 @@ pub(super) fn is_avoided(this: &Sock, addr: SockAddr<'_>) -> bool {
 /// Context: process.
 pub(super) fn begin_wait(this: &Arc<Sock>) {
     end_wait(this);
-    this.is_syn_late.store(false, Relaxed);
+    this.syn_wait.is_late.store(false, Relaxed);
     let nanos = i64::try_from(SYN_WAIT.as_nanos()).unwrap_or(i64::MAX);
     let timer = this.clone().start(Delta::from_nanos(nanos));
-    *this.syn_wait.lock() = Some(timer);
+    *this.syn_wait.timer.lock() = Some(timer);
 }
 
 /// Stops the timer, which holds a reference of the socket, if it runs.
 /// Context: process; waits for the timer's function.
 pub(super) fn end_wait(this: &Sock) {
-    let timer = this.syn_wait.lock().take();
+    let timer = this.syn_wait.timer.lock().take();
     drop(timer);
 }
 
 /// Whether the attempt that is in progress has offered SMC for long enough.
 pub(super) fn is_late(this: &Sock) -> bool {
-    this.is_syn_late.load(Relaxed) && is_waiting(this) && this.without_smc().is_none()
+    this.syn_wait.is_late.load(Relaxed) && is_waiting(this) && this.without_smc().is_none()
 }
 
 /// There is a TCP connection; `info` is why the attempt was without SMC, if it was. Remembers what became of the SYNs.
@@ -121,7 +150,7 @@ pub(super) fn note_answer(this: &Sock, info: Option<&FallbackInfo>) {
         }
         // Not one that was avoided from the start, nor a peer that just did not answer for a while.
         Some(info)
-            if info.cause == Some(Cause::SynUnanswered) && this.is_syn_late.load(Relaxed) =>
+            if info.cause == Some(Cause::SynUnanswered) && this.syn_wait.is_late.load(Relaxed) =>
         {
             path()
                 .filter(|_| !this.tcp.has_retransmitted())

@@ -106,7 +106,48 @@ const SHORT_VALUE: usize = 64;
 /// The longest value that is copied: no option has a longer one, but for netfilter's tables.
 const LONGEST_VALUE: usize = 256 << 10;
 
+/// Options of IP, among them those of netfilter.
+// CAST: small numbers.
+const SOL_IP: i32 = bindings::SOL_IP as i32;
+const SOL_IPV6: i32 = bindings::SOL_IPV6 as i32;
+
+/// Rents a flow label, and answers which it is.
+// CAST: a small number.
+const IPV6_FLOWLABEL_MGR: i32 = bindings::IPV6_FLOWLABEL_MGR as i32;
+
+/// Names of netfilter's options that replace a table and add counters, the same for IPv4 and IPv6. (Those of IPv6 that
+/// are read with the socket's lock held have other numbers.)
+const NETFILTER_TABLES: [i32; 2] = [
+    bindings::IPT_SO_SET_REPLACE as i32,
+    bindings::IPT_SO_SET_ADD_COUNTERS as i32,
+];
+
+/// Options of TLS.
+const SOL_TLS: i32 = bindings::SOL_TLS as i32;
+
 impl SockOptIn<'_> {
+    /// Calls `f`, which sets that option, with a copy of the value wherever the kernel can do with one.
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, and those of `f`.
+    pub(super) fn copied_for(
+        self,
+        level: i32,
+        name: i32,
+        f: impl FnOnce(SockOptIn<'_>) -> Result,
+    ) -> Result {
+        match (level, name) {
+            // The kernel takes its own copy from kernel memory to what follows a structure for an overflow
+            // (FORTIFY_SOURCE), and warns.
+            (SOL_TLS, _) => f(self),
+            // Tables may be larger than what is copied, and are read without the socket's lock.
+            (SOL_IP | SOL_IPV6, _) if NETFILTER_TABLES.contains(&name) => f(self),
+            _ => self.copied((level, name) == (SOL_IPV6, IPV6_FLOWLABEL_MGR), f),
+        }
+    }
+
     /// Calls `f` with a copy of the value, of which what is longer than any option is left out. Most options are read
     /// with the socket's lock held: where the application's memory is slow (FUSE, userfaultfd), all who need that lock
     /// would wait as long as it likes. If the option `answers` in the value, the copy is written back afterwards.
@@ -116,7 +157,7 @@ impl SockOptIn<'_> {
     ///
     /// `ENOMEM`, and those of `f`, which cannot read the value if not even an `int` of it can be read. What lies behind
     /// a shorter value need not be readable.
-    pub(super) fn copied(self, answers: bool, f: impl FnOnce(SockOptIn<'_>) -> Result) -> Result {
+    fn copied(self, answers: bool, f: impl FnOnce(SockOptIn<'_>) -> Result) -> Result {
         let len = usize::try_from(self.len)?.min(LONGEST_VALUE);
         if self.ptr.is_kernel() || len == 0 {
             return f(self);

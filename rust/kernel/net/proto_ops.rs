@@ -49,25 +49,6 @@ use crate::{
     prelude::*, //
 };
 
-/// Options of IP, among them those of netfilter.
-// CAST: small numbers.
-const SOL_IP: i32 = bindings::SOL_IP as i32;
-const SOL_IPV6: i32 = bindings::SOL_IPV6 as i32;
-
-/// Rents a flow label, and answers which it is.
-// CAST: a small number.
-const IPV6_FLOWLABEL_MGR: i32 = bindings::IPV6_FLOWLABEL_MGR as i32;
-
-/// Names of netfilter's options that replace a table and add counters, the same for IPv4 and IPv6. (Those of IPv6 that
-/// are read with the socket's lock held have other numbers.)
-const NETFILTER_TABLES: [i32; 2] = [
-    bindings::IPT_SO_SET_REPLACE as i32,
-    bindings::IPT_SO_SET_ADD_COUNTERS as i32,
-];
-
-/// Options of TLS.
-const SOL_TLS: i32 = bindings::SOL_TLS as i32;
-
 /// The callbacks of the kernel's table for a [`StreamSocket`]; with `ULP`, for a socket that was a TCP socket before.
 pub(super) struct ProtoOpsVTable<T, const ULP: bool = false>(PhantomData<T>);
 
@@ -466,17 +447,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
             let value = SockOptIn::new(value, len);
             Self::front(socket).and_then(|this| {
                 let set = |value: SockOptIn<'_>| T::setsockopt(this, caller, level, name, value);
-                match level {
-                    // The kernel takes its own copy from kernel memory to what follows a structure for an overflow
-                    // (FORTIFY_SOURCE), and warns.
-                    SOL_TLS => set(value),
-                    // Tables may be larger than what is copied, and are read without the socket's lock.
-                    SOL_IP | SOL_IPV6 if NETFILTER_TABLES.contains(&name) => set(value),
-                    _ => {
-                        let answers = level == SOL_IPV6 && name == IPV6_FLOWLABEL_MGR;
-                        value.copied(answers, set)
-                    }
-                }
+                value.copied_for(level, name, set)
             })
         })
     }

@@ -32,8 +32,8 @@ impl Took {
 /// How many runs of a script are remembered.
 const RUNS: usize = 3;
 
-/// The last runs of a script, the latest first; at least one. A run beside which the machine had other work takes longer
-/// and seems to need less of the processors: what counts is the one that had least to wait for.
+/// The last runs of a script, the latest first; at least one. A run beside which the machine had other work takes
+/// longer and seems to need less of the processors: what counts is the one that had least to wait for.
 type Runs = Vec<Took>;
 
 /// Times by name of the script, kept in `durations` in the cache, which all checkouts share: a line each, the name, and

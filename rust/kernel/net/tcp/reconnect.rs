@@ -25,7 +25,8 @@ struct ForgottenOptions {
 
 impl TcpSocket {
     /// Resets the connection or the attempt to make one, or what is left of it, and begins another one to the same
-    /// address, without SMC in the SYN and without waiting. `window_clamp` is the [`Self::window_clamp`] of before. Unless the application has bound a port that it named, the new connection has another one.
+    /// address, without SMC in the SYN and without waiting. Unless the application has bound a port that it named, the
+    /// new connection has another one. `window_clamp` is the [`Self::window_clamp`] of before.
     ///
     /// # Errors
     ///
@@ -50,7 +51,7 @@ impl TcpSocket {
         self.connect(addr, bindings::O_NONBLOCK as i32)
     }
 
-    /// TCP_WINDOW_CLAMP of a socket without a connection; 0 if it is not set. Of a connection, TCP computes another one.
+    /// TCP_WINDOW_CLAMP of a socket without a connection; 0 if it is not set. Of a connection TCP computes another.
     /// Context: any.
     pub fn window_clamp(&self) -> u32 {
         let tcp = self.sk_ptr().cast::<bindings::tcp_sock>();
