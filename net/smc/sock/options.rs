@@ -98,6 +98,8 @@ pub(super) fn set(
                 Phase::Listening if this.why().is_some() => {
                     return this.tcp.setsockopt(level, name, value);
                 }
+                // What cannot be read is another error. A key has other lengths, which TCP looks at first.
+                _ if name != net::TCP_FASTOPEN_KEY => return value.read_int().and(Err(EINVAL)),
                 _ => return Err(EINVAL),
             }
             fallback::switch_to_fallback(&sock, &[Phase::Init], Reason::OptionUnsupported.into());

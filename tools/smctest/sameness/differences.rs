@@ -87,8 +87,6 @@ groups! {
         "client", "accepted", "shut down for writing", "the peer is shut down for writing", "the peer has closed",
         "shut down at both ends", "reset";
     CLIENT, "client over RDMA": "client", "shut down for writing", "the peer is shut down for writing";
-    SHUT, "shut down": "shut down for writing", "the peer is shut down for writing", "shut down at both ends";
-    SHUT_BOTH, "shut down at both ends": "shut down at both ends";
     ACCEPTED, "accepted": "accepted", "the peer has closed";
     ENDED, "shut down at both ends, or reset": "shut down at both ends", "reset";
     FALLEN, "fallen back": "fallen back, client", "fallen back, accepted", "fallen back, the peer has closed";

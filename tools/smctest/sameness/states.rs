@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use anyhow::Result;
+use smc_user::Errno;
 use smc_user::Socket;
 
 use crate::context::Context;
@@ -130,12 +131,23 @@ fn await_end(socket: &Socket) -> Result<()> {
     await_true("the end", || events(socket) & libc::POLLRDHUP != 0)
 }
 
-/// Whether TCP has no connection (any more).
+/// Whether TCP has no connection any more, whatever TCP_INFO tells: a connection refuses any change of its keys
+/// (TCP_AO_DEL_KEY).
 fn is_closed(socket: &Socket) -> bool {
-    // The first byte of `struct tcp_info`, TCP_CLOSE.
+    let result = socket.set_option(libc::IPPROTO_TCP, 39, &[0; 144]);
+    tcp_state(socket) == Some(7) && result != Err(Errno::EISCONN)
+}
+
+/// Waits until TCP has the peer's answer to the end of the stream: it is not in TCP_FIN_WAIT1 any more.
+fn await_answered(socket: &Socket) -> Result<()> {
+    await_true("an acknowledgement", || tcp_state(socket) != Some(4))
+}
+
+/// The state, which is the first byte of `struct tcp_info`.
+fn tcp_state(socket: &Socket) -> Option<u8> {
     let mut state = [0];
     let read = socket.option(libc::IPPROTO_TCP, libc::TCP_INFO, &mut state);
-    read.is_ok() && state == [7]
+    read.is_ok().then_some(state[0])
 }
 
 /// Binds to a port that the kernel chooses.
@@ -175,6 +187,7 @@ pub(super) const STATES: &[State] = &[
         let pair = rig.pair()?;
         pair.client.shutdown(libc::SHUT_WR)?;
         await_end(&pair.server)?;
+        await_answered(&pair.client)?;
         Ok(client(pair))
     }),
     State::of(

@@ -17,8 +17,6 @@ use super::LISTENING;
 use super::NEW;
 use super::NOT_FALLEN;
 use super::RDMA;
-use super::SHUT;
-use super::SHUT_BOTH;
 use super::ULP;
 
 pub(super) const DIFFERENCES: &[Difference] = &[
@@ -91,7 +89,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         families: ALL,
         groups: &[CONNECTING, LISTENING, RDMA],
         effects: &[],
-        answers: &["EINVAL"],
+        answers: &["0 bytes: 0", "EINVAL"],
         why: "it makes a socket one of TCP, which is too late; before listen or connect it is taken",
     },
     Difference {
@@ -109,69 +107,5 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         effects: &[],
         answers: &["68 bytes", "88 bytes"],
         why: "the SYN has the option of SMC",
-    },
-    Difference {
-        options: &["TCP_MAXSEG"],
-        families: ALL,
-        groups: &[SHUT_BOTH],
-        effects: &[],
-        answers: &["8928", "8948"],
-        why: "the TCP connection beside the one over RDMA is still there",
-    },
-    Difference {
-        options: &["TCP_WINDOW_CLAMP"],
-        families: ALL,
-        groups: &[SHUT_BOTH],
-        effects: &[],
-        answers: &["1152", "EINVAL"],
-        why: "the TCP connection beside the one over RDMA is still there",
-    },
-    Difference {
-        options: &["TCP_QUEUE_SEQ"],
-        families: ALL,
-        groups: &[SHUT_BOTH],
-        effects: &[],
-        answers: &["EPERM"],
-        why: "the TCP connection beside the one over RDMA is still there",
-    },
-    Difference {
-        options: &["TCP_AO_DEL_KEY"],
-        families: ALL,
-        groups: &[SHUT_BOTH],
-        effects: &[],
-        answers: &["EISCONN"],
-        why: "the TCP connection beside the one over RDMA is still there",
-    },
-    Difference {
-        options: &["TCP_AO_INFO"],
-        families: ALL,
-        groups: &[SHUT_BOTH],
-        effects: &[],
-        answers: &["EISCONN", "ENOENT"],
-        why: "the TCP connection beside the one over RDMA is still there",
-    },
-    Difference {
-        options: &["IP_PROTOCOL"],
-        families: ALL,
-        groups: &[SHUT_BOTH],
-        effects: &[],
-        answers: &["4 bytes: not 0"],
-        why: "the TCP connection beside the one over RDMA is still there",
-    },
-    Difference {
-        options: &["IPV6_V6ONLY"],
-        families: ALL,
-        groups: &[SHUT_BOTH],
-        effects: &[],
-        answers: &["0", "EINVAL"],
-        why: "the TCP connection beside the one over RDMA is still there",
-    },
-    Difference {
-        options: &["IPV6_ADDRFORM"],
-        families: ALL,
-        groups: &[SHUT],
-        effects: &[],
-        answers: &["10", "EADDRNOTAVAIL"],
-        why: "the TCP connection beside the one over RDMA is still there",
     },
 ];
