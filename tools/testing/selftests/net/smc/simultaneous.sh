@@ -55,7 +55,15 @@ require "module loads" load_smc
 require "network" up_netns
 require "soft RoCE" up_rxe
 require "enterprise ID" common_eid
-# Longer than the first wait for a SYN-ACK, which is a second: TCP counts what it sends again.
+# known: both ends know the other's hardware address for good.
+known() {
+	ip -n a neighbor replace "$IP_B" lladdr "$(mac b)" dev wire_a nud permanent &&
+		ip -n b neighbor replace "$IP_A" lladdr "$(mac a)" dev wire_b nud permanent
+}
+
+# Longer than the first wait for a SYN-ACK, which is a second: TCP counts what it sends again. Not so long that the
+# client gives the option up.
+require "addresses are known" known
 require "a very slow wire" ip netns exec a tc qdisc add dev wire_a root netem delay 700ms
 require "in both directions" ip netns exec b tc qdisc add dev wire_b root netem delay 700ms
 check "a client whose SYN was sent twice is none of these: SMC" smctest --deadline 60 --expect smc path
