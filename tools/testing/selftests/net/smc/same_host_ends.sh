@@ -37,10 +37,10 @@ off_the_wire() {
 	[ $((after - before)) -lt 100000 ]
 }
 
-# rings_made: how many rings sockets of a have had.
+# rings_made: how many rings sockets of b have had to read from.
 rings_made() {
-	in_ns a "$BIN/smc" stats --json | python3 -c 'import json, sys
-print(json.load(sys.stdin)["smcd"]["sent"]["buffers_made"])'
+	in_ns b "$BIN/smc" stats --json | python3 -c 'import json, sys
+print(json.load(sys.stdin)["smcd"]["received"]["buffers_made"])'
 }
 
 # rings_are CONNECTIONS BYTES: so many connections have so many bytes of rings together.
