@@ -29,6 +29,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "CODE", value_parser = code)]
     decline: Option<u32>,
 
+    /// Reset the connection in place of that
+    #[arg(long, conflicts_with = "decline")]
+    reset: bool,
+
     /// A shell command, run in the server's namespace, that connects to the address in $PEER
     #[arg(long, value_name = "COMMAND")]
     run: String,
@@ -60,6 +64,11 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         },
         |tcp| match arguments.decline {
             Some(_) => answer(tcp, &decline),
+            None if arguments.reset => {
+                ensure!(tcp.message(ANSWER)?.is_some(), "no proposal came");
+                tcp.reset()?;
+                tcp.again()?.listen(ANSWER).map(drop)
+            }
             None => {
                 answer(tcp, b"220 mail.example.net ESMTP\r\n")?;
                 tcp.again()?.listen(ANSWER).map(drop)

@@ -94,14 +94,24 @@ refused() {
 		--run "'$BIN/smc' why \$PEER; [ \$? = 3 ]"
 }
 
-# A middlebox that echoes the option of TCP before a server that knows nothing of SMC.
-middlebox() {
-	in_ns a "$BIN/smctest" --server-netns=b --addr="$IP_B" refuse \
-		--raw-addr $RAW --device wire_a --peer-mac "$(mac b)" \
-		--run "'$BIN/smc' why \$PEER; [ \$? = 1 ]" >/tmp/why
+# no_peer CODE OPTION...: what is said, with that exit code, of a server that is none of SMC though the SYN-ACK has its
+# option.
+no_peer() {
+	in_ns a "$BIN/smctest" --server-netns=b --addr="$IP_B" refuse "${@:2}" \
+		--raw-addr $RAW --device wire_a --peer-mac "$(mac b)" --run "'$BIN/smc' why \$PEER; [ \$? = $1 ]" >/tmp/why
 	local code=$?
 	cat /tmp/why
-	[ $code = 0 ] && grep -q "TCP reaches it, but the handshake of SMC fails" /tmp/why &&
+	return $code
+}
+
+# A middlebox that echoes the option of TCP before a mail server, which knows nothing of SMC.
+middlebox() {
+	no_peer 3 && grep -q "The server offered SMC but did not answer the handshake" /tmp/why &&
+		grep -q "id:     TIMEOUT_CL/no-answer (" /tmp/why
+}
+
+breaks() {
+	no_peer 1 --reset && grep -q "TCP reaches it, but the handshake of SMC fails" /tmp/why &&
 		grep -q "id:     NO_HANDSHAKE$" /tmp/why
 }
 
@@ -295,6 +305,7 @@ check "IPsec at the peer" refused PEERDECL/IPSEC \
 	"The peer declined, and says: The TCP connection is protected by IPsec" 0x03020000
 check "a reason that nobody knows" refused PEERDECL/0x12345678 "The peer declined for a reason" 0x12345678
 check "a middlebox that echoes" middlebox
+check "one that resets connections of SMC" breaks
 
 stop_servers
 down_netns
