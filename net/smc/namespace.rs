@@ -47,6 +47,8 @@ pub(crate) struct Namespace {
     pub(crate) pnet: Pin<KBox<PnetTable>>,
     pub(crate) policy: Pin<KBox<PolicyTable>>,
     pub(crate) paths: Pin<KBox<Paths>>,
+    /// Those of SYNs that offer SMC.
+    pub(crate) syns: Pin<KBox<Paths>>,
     /// Made with the first socket: most namespaces have none, and a queue has memory for each CPU.
     queues: SetOnce<SocketQueues>,
     /// Held while they are made.
@@ -76,6 +78,7 @@ impl PerNet for Namespace {
             pnet: KBox::pin_init(PnetTable::new(), GFP_KERNEL)?,
             policy: KBox::pin_init(PolicyTable::new()?, GFP_KERNEL)?,
             paths: KBox::pin_init(Paths::new()?, GFP_KERNEL)?,
+            syns: KBox::pin_init(Paths::new()?, GFP_KERNEL)?,
             queues: SetOnce::new(),
             queues_lock: KBox::pin_init(new_mutex!((), "smc::Namespace::queues_lock"), GFP_KERNEL)?,
         };

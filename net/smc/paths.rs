@@ -57,12 +57,6 @@ impl Paths {
         }))
     }
 
-    /// Whether a path has ever failed.
-    /// Context: any.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.has_failed.load(Relaxed)
-    }
-
     /// Returns whether a connection may use a path.
     pub(crate) fn check(&self, path: &Path, now: Instant) -> Verdict {
         if !self.has_failed.load(Relaxed) {

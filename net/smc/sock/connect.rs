@@ -146,13 +146,14 @@ fn may_be_local(this: &Sock, addr: SockAddr<'_>) -> bool {
             .is_some_and(|peer| this.tcp.may_reach_virtually(&peer))
 }
 
-/// Why a connection to `addr` is to be without SMC, as far as that is known before it.
-/// Context: does not sleep.
+/// Why the attempt that begins, to `addr`, is to be without SMC, as far as that is known before it.
+/// Context: process.
 fn why_not_offered(this: &Sock, addr: SockAddr<'_>) -> Option<FallbackInfo> {
+    let is_avoided = syn::begin(this, addr);
     if is_denied(this, addr) {
         return Some(FallbackInfo::denied());
     }
-    syn::is_avoided(this, addr).then(FallbackInfo::unanswered_syn)
+    is_avoided.then(FallbackInfo::unanswered_syn)
 }
 
 /// Whether a rule denies a connection to `addr` SMC, as far as its own address is known.
@@ -366,7 +367,7 @@ fn give_up_offer(this: &Sock, attempt: u32) {
     let Some(_setup) = this.setup.try_lock() else {
         return;
     };
-    if !syn::is_late(this) {
+    if !syn::is_late(this) || this.slow_calls.load(Relaxed) > 0 {
         return;
     }
     syn::end_wait(this);

@@ -69,6 +69,9 @@ pub(super) struct SynWait {
     timer: SpinLock<Option<ArcHrTimerHandle<Sock>>>,
     /// It has expired.
     is_late: Atomic<bool>,
+    /// The address that connect(2) was given. A program of the cgroup may have it changed on the way to TCP.
+    #[pin]
+    path: SpinLock<Option<Path>>,
 }
 
 impl SynWait {
@@ -77,6 +80,7 @@ impl SynWait {
         pin_init!(Self {
             timer <- new_spinlock!(None, "smc::SynWait::timer"),
             is_late: Atomic::new(false),
+            path <- new_spinlock!(None, "smc::SynWait::path"),
         })
     }
 }
@@ -106,23 +110,24 @@ fn is_waiting(this: &Sock) -> bool {
     this.phase() == Phase::Connecting && this.tcp.state().is_syn_sent()
 }
 
-/// Whether a connection to that address is to be without SMC from the start, as SYNs that offer it were not answered
-/// there a moment ago.
-/// Context: does not sleep.
-pub(super) fn is_avoided(this: &Sock, addr: SockAddr<'_>) -> bool {
-    let paths = &namespace::of(&this.sk).paths;
-    let path = match paths.has_failed() {
-        true => addr.inet().map(|peer| Path::of_syn(peer.ip)),
-        false => None,
-    };
-    path.is_some_and(|path| matches!(paths.check(&path, clock::now()), Verdict::Avoided(_)))
+/// An attempt begins. Returns whether it is to be without SMC from the start, as SYNs that offer it were not answered
+/// at that address a moment ago. The caller holds `setup`.
+/// Context: process.
+pub(super) fn begin(this: &Sock, addr: SockAddr<'_>) -> bool {
+    end_wait(this);
+    this.syn_wait.is_late.store(false, Relaxed);
+    let path = addr.inet().map(|peer| Path::of_syn(peer.ip));
+    *this.syn_wait.path.lock() = path;
+    let syns = &namespace::of(&this.sk).syns;
+    path.is_some_and(|path| {
+        let verdict = syns.check(&path, clock::now());
+        matches!(verdict, Verdict::Avoided(_))
+    })
 }
 
 /// TCP has sent a SYN that offers SMC. The caller holds `setup`.
 /// Context: process.
 pub(super) fn begin_wait(this: &Arc<Sock>) {
-    end_wait(this);
-    this.syn_wait.is_late.store(false, Relaxed);
     let nanos = i64::try_from(SYN_WAIT.as_nanos()).unwrap_or(i64::MAX);
     let timer = this.clone().start(Delta::from_nanos(nanos));
     *this.syn_wait.timer.lock() = Some(timer);
@@ -142,19 +147,15 @@ pub(super) fn is_late(this: &Sock) -> bool {
 
 /// There is a TCP connection; `info` is why the attempt was without SMC, if it was. Remembers what became of the SYNs.
 pub(super) fn note_answer(this: &Sock, info: Option<&FallbackInfo>) {
-    let paths = &namespace::of(&this.sk).paths;
-    let path = || this.tcp.peer().ok().map(|peer| Path::of_syn(peer.ip));
-    match info {
-        None if paths.has_failed() => {
-            path().inspect(|path| paths.worked(path));
-        }
+    let syns = &namespace::of(&this.sk).syns;
+    let path = *this.syn_wait.path.lock();
+    match (info, path) {
+        (None, Some(path)) => syns.worked(&path),
         // Not one that was avoided from the start, nor a peer that just did not answer for a while.
-        Some(info)
-            if info.cause == Some(Cause::SynUnanswered) && this.syn_wait.is_late.load(Relaxed) =>
-        {
-            path()
-                .filter(|_| !this.tcp.has_retransmitted())
-                .inspect(|path| paths.failed(path, SYN_AVOIDS, clock::now()));
+        (Some(info), Some(path)) if info.cause == Some(Cause::SynUnanswered) => {
+            if this.syn_wait.is_late.load(Relaxed) && !this.tcp.has_retransmitted() {
+                syns.failed(&path, SYN_AVOIDS, clock::now());
+            }
         }
         _ => {}
     }

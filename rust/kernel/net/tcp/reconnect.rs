@@ -45,6 +45,9 @@ impl TcpSocket {
         let options = self.forgotten_options();
         self.disconnect()?;
         self.restore_options(&options, window_clamp);
+        if state.is_syn_sent() {
+            self.forget_sequence();
+        }
         // Not the error of the connection that was reset.
         let _ = self.take_err();
         self.set_syn_smc(false);
@@ -57,6 +60,17 @@ impl TcpSocket {
         let tcp = self.sk_ptr().cast::<bindings::tcp_sock>();
         // SAFETY: A live TCP socket; the field is read whole.
         unsafe { (&raw const (*tcp).window_clamp).read_volatile() }
+    }
+
+    /// The next connection begins with another sequence number, as one of a new socket does. TCP would go on close to
+    /// the last SYN: a server that has that, and gets the next from the same port, takes it for an error of the same
+    /// connection.
+    fn forget_sequence(&self) {
+        self.locked(|sk| {
+            let tcp = sk.cast::<bindings::tcp_sock>();
+            // SAFETY: A live TCP socket, locked.
+            unsafe { (&raw mut (*tcp).write_seq).write_volatile(0) };
+        });
     }
 
     fn forgotten_options(&self) -> ForgottenOptions {

@@ -66,6 +66,25 @@ dropping() {
 	return "$code"
 }
 
+# A client with a port of its own, whose SYN arrives while a firewall of its end drops each SYN-ACK with the option.
+BOUND="
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+s.bind(('$IP_A', 5555))
+s.settimeout(20)
+s.connect(('$IP_B', 7000))
+"
+answer_dropped() {
+	local code
+	in_ns a nft "table inet dropped { chain in { type filter hook prerouting priority -500;
+		tcp flags & (syn|ack) == (syn|ack) tcp option 254 exists drop; }; }"
+	start_server 7000 && forget && in_ns a python3 -c "$BOUND"
+	code=$?
+	stop_servers
+	in_ns a nft delete table inet dropped
+	return "$code"
+}
+
 # in_time SECONDS COMMAND...
 in_time() {
 	local start=$EPOCHREALTIME limit=$1
@@ -249,6 +268,7 @@ check "SMC afterwards" options 1 1 smc_path
 check "a SYN with the option is dropped: another one without it, soon" options 0 0 dropping remembers
 check "it is said why" dropping says_why
 check "and everything else as over TCP" dropping unanswered
+check "a SYN-ACK with the option is dropped: the next attempt from the same port" answer_dropped
 require "that is forgotten" forget
 check "SMC once it is not dropped any more" options 1 1 smc_path
 check "module unloads" within 20 unload_smc
