@@ -108,6 +108,7 @@ constants! {
         AF_SMC = "The family of SMC sockets.",
         IPPROTO_SMC = "The protocol of SMC sockets of AF_INET.";
     i32:
+        IP_MSFILTER = "Whose packets of a group are received, of IPv4.",
         IPV6_HOPOPTS = "Options for each hop, for packets to send.",
         IPV6_RTHDRDSTOPTS = "Options for the destinations before a routing header.",
         IPV6_RTHDR = "A routing header.",

@@ -60,7 +60,11 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Carrier) -> bool 
             this.first.populate(first);
             successes.count(version);
             this.show_incoming();
-            shutdown::apply_late(this);
+            if this.tcp.is_locked() {
+                Sock::schedule_work(this.as_arc_borrow());
+            } else {
+                shutdown::apply_late(this);
+            }
             this.sk.wake_connected();
             this.sk.wake_writable();
             hook_tcp(this);
@@ -91,6 +95,7 @@ fn has_tcp_data(this: &Sock) -> bool {
 /// Handles an event of the TCP connection. Data on it can only be a DECLINE: that peer does not use SMC and receives
 /// nothing over RDMA.
 pub(super) fn on_tcp_event(this: &Sock) {
+    shutdown::apply_late(this);
     on_tcp_error(this);
     let Some(conn) = this.conn().filter(|_| has_tcp_data(this)) else {
         return;

@@ -39,6 +39,9 @@ use super::{
 
 /// Makes TCP answer from now on, if the socket is in one of the phases `from`. Returns whether it was.
 pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: FallbackInfo) -> bool {
+    if !from.contains(&this.phase()) {
+        return false;
+    }
     if info.may_cross {
         this.crossed_decline.expect();
     }

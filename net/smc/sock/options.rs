@@ -281,7 +281,8 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result
             | net::IPV6_RTHDR
             | net::IPV6_DSTOPTS
             | net::MCAST_MSFILTER,
-        ) => while_decided(this, of_tcp),
+        )
+        | (net::SOL_IP, net::IP_MSFILTER | net::MCAST_MSFILTER) => while_decided(this, of_tcp),
         (net::SOL_TCP, net::TCP_ULP) if this.sk.was_tcp() => {
             out.write(Sock::ULP.to_bytes_with_nul())
         }

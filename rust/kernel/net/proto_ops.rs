@@ -226,8 +226,12 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
             // What ends the connection is still the file's.
             kept.tcp_below().leave_file();
         }
-        // SAFETY: The socket is alive; its family does not change.
-        if !ULP && unsafe { (*sk.as_ptr()).__sk_common.skc_family } != T::FAMILY {
+        // SAFETY: The socket is alive; neither its family nor whose it is changes.
+        let (family, is_kernels) = unsafe {
+            let sk = sk.as_ptr();
+            ((*sk).__sk_common.skc_family, (*sk).sk_kern_sock() != 0)
+        };
+        if !ULP && family != T::FAMILY && !is_kernels {
             // The kernel ran the other ones of its cgroup when the socket was made, as it does for all of IP.
             // SAFETY: As above.
             unsafe { bindings::cgroup_run_sock_release(sk.as_ptr()) };

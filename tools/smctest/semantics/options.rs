@@ -345,6 +345,23 @@ pub(super) const ROWS: &[Row] = &[
             answer![start.elapsed() < SOON / 4, connect, result]
         },
     ),
+    Row::same(
+        "fast open data while it connects, and SO_RCVLOWAT: the usual path",
+        "true",
+        |rig| {
+            let usual = rig.path()?.is_smc();
+            let (listener, address) = rig.listener()?;
+            let client = rig.open()?;
+            client.set_option_int(libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1000)?;
+            client.set_nonblocking(true)?;
+            let _ = client.connect(address);
+            // What it says depends on how far the connection is.
+            let _ = client.send_to(b"hello", libc::MSG_FASTOPEN | libc::MSG_DONTWAIT, address);
+            let server = listener.accept(0)?;
+            poll_fd(&client, libc::POLLOUT, SOON)?;
+            answer![Path::of(&server)?.is_smc() == usual]
+        },
+    ),
     Row::same("TCP fast open on a connection", "EINVAL", |rig| {
         let pair = rig.pair()?;
         answer![pair
