@@ -172,7 +172,7 @@ impl Carrier {
     ///
     /// A reset leaves nothing of the TCP connection here, as that of TCP: its port is free for bind(2).
     pub(crate) fn close(&self, sk: &Sk, linger: Option<isize>, tcp: &Arc<TcpSocket>) {
-        if linger != Some(0) && self.inq() == 0 {
+        if linger != Some(0) && self.queues().inq == 0 {
             // Before the peer hears of the end, and ends its own TCP: TIME_WAIT is on the side that closes first.
             let _ = tcp.shutdown(1);
         }
@@ -220,12 +220,12 @@ impl Carrier {
         }
     }
 
-    /// The peer has closed TCP in order, and answered a later segment with a reset: the connection outlives that if the
-    /// peer has it.
+    /// The peer has ended TCP in order, and reset it later: it has closed the socket, and the connection outlives that
+    /// if the peer has it, or it has aborted the connection, which is all that we hear of that if its link has failed.
     /// Context: does not sleep.
     pub(crate) fn on_tcp_closed(&self) {
         match self {
-            Self::SmcR(conn) if conn.with(|inner| inner.stream.is_heard()) => {}
+            Self::SmcR(conn) if conn.with(|inner| inner.stream.is_heard()) => conn.suspect_link(),
             Self::SmcR(conn) => conn.reset_unless_heard(),
             Self::SmcD(conn) => conn.kill(EPIPE),
         }

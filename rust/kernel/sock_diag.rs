@@ -330,7 +330,12 @@ impl TcpSocket {
             IpVersion::V6 => ([0; 16], [0; 16]),
         };
         SockId {
-            source_port: read!(__bindgen_anon_3.__bindgen_anon_1.skc_num).to_be_bytes(),
+            // As getsockname(2) has it: TCP forgets the other one of its kind when its connection has ended.
+            // SAFETY: A TCP socket is one of these, and alive; the field is a plain number, in network byte order.
+            source_port: unsafe {
+                (&raw const (*sk.cast::<bindings::inet_sock>()).inet_sport).read_volatile()
+            }
+            .to_ne_bytes(),
             destination_port: read!(__bindgen_anon_3.__bindgen_anon_1.skc_dport).to_ne_bytes(),
             source,
             destination,

@@ -71,6 +71,13 @@ impl Conn {
         self.reset_within(RESET_WAIT, true);
     }
 
+    /// Has the link of the connection tested at once, as after a long silence.
+    /// Context: does not sleep.
+    pub(crate) fn suspect_link(&self) {
+        let at = self.with(|inner| inner.at.clone());
+        self.group.suspect_link(&at);
+    }
+
     fn reset_within(&self, wait: Duration, is_tcp_reset: bool) {
         let mut inner = self.inner.lock();
         inner.unheard_until = Some(now().saturating_add(wait));

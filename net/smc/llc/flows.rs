@@ -96,6 +96,16 @@ impl LinkGroup {
         self.with_llc(|state, _| state.core.has_answered())
     }
 
+    /// Has a link tested from now on as after a long silence.
+    /// Context: does not sleep.
+    pub(crate) fn suspect_link(self: &Arc<Self>, at: &LinkRef) {
+        let last_rx = at.link.last_rx();
+        self.run_llc(|llc, _, now| {
+            llc.on_probe_unanswered(at.idx, last_rx, now);
+            Actions::default()
+        });
+    }
+
     /// Checks with a TEST_LINK, before a connection joins, that a link without recent messages still works. Returns
     /// false if the peer does not answer within `wait`, four seconds at most; from then on the link is tested as after
     /// a long silence. If this host is too busy to tell, returns true.

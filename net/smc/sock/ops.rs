@@ -95,10 +95,12 @@ impl StreamSocket for Sock {
 
     fn getname(this: ArcBorrow<'_, Self>, name: &mut SockAddrBuf<'_>, peer: i32) -> Result<i32> {
         // accept(2) asks with 2: the peer of a connection that has ended meanwhile still has its address, as with TCP.
-        if peer == 1 && this.conn().is_some_and(|conn| !conn.has_peer()) {
-            return Err(ENOTCONN);
+        match this.conn() {
+            Some(conn) if peer == 1 && !conn.has_peer() => Err(ENOTCONN),
+            // TCP of both ends may have ended before the data of the last stream arrive.
+            Some(_) if peer == 1 => this.tcp.getname(name, 2),
+            _ => this.tcp.getname(name, peer),
         }
-        this.tcp.getname(name, peer)
     }
 
     fn poll(this: ArcBorrow<'_, Self>, wait: &PollWait<'_>) -> u32 {

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use nix::unistd::gettid;
+use smc_tools::path::Path;
 use smc_user::Errno;
 use smc_user::Socket;
 
@@ -107,6 +108,24 @@ fn settled(pair: &Pair, states: [i32; 2]) -> Result<[i32; 2]> {
 }
 
 pub(super) const ROWS: &[Row] = &[
+    Row::same(
+        "the peer's name after both streams have ended, before the last data are read",
+        "true ok",
+        |rig| {
+            let Pair { client, server, .. } = rig.pair()?;
+            client.shutdown(libc::SHUT_WR)?;
+            await_events(&server, libc::POLLRDHUP)?;
+            let sent = fill(&server);
+            server.shutdown(libc::SHUT_WR)?;
+            thread::sleep(WHILE);
+            let name = match Path::of(&client)? {
+                // All data have arrived.
+                Path::SmcD => Ok(()),
+                _ => client.peer_address().map(drop),
+            };
+            answer![read_all(&client) == sent, name]
+        },
+    ),
     Row::same(
         "TCP_INFO: the state of both ends as one stream after the other ends",
         "1 1 8 5 8 7 7",

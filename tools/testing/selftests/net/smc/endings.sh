@@ -75,6 +75,51 @@ suite "fallback, urgent" smctest --family tcp --expect tcp endings --urgent "$((
 require "soft RoCE" up_rxe
 check "RDMA: who ends the stream first has TIME_WAIT" end_first 256 5 half
 check "RDMA: who closes first has it" end_first 256 20 close
+# gone_after_half: a client that has ended its stream loses its device, and with it the connection: the server's end,
+# which has nothing to send, hears of that.
+HALF="
+import os, select, socket, sys, time
+role = sys.argv[1]
+def make():
+    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+if role == 'server':
+    listener = make()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(('$IP_B', 7301))
+    listener.listen()
+    s = listener.accept()[0]
+    assert s.recv(1) == b'x' and s.recv(1) == b''
+    os.close(os.open('/tmp/half', os.O_CREAT))
+    poll = select.poll()
+    poll.register(s, select.POLLERR)
+    start = time.monotonic()
+    assert poll.poll(60000)
+    print('# after %.1f s' % (time.monotonic() - start), flush=True)
+    assert time.monotonic() - start < 20
+else:
+    s = make()
+    s.connect(('$IP_B', 7301))
+    s.send(b'x')
+    s.shutdown(socket.SHUT_WR)
+    time.sleep(100)
+"
+gone_after_half() {
+	local server client code
+	rm -f /tmp/half
+	in_ns b python3 -c "$HALF" server &
+	server=$!
+	await_port b 7301
+	in_ns a python3 -c "$HALF" client &
+	client=$!
+	within 20 test -e /tmp/half && in_ns a rdma link delete rxe_a && wait "$server"
+	code=$?
+	kill "$client" "$server" 2>/dev/null
+	wait "$client" "$server" 2>/dev/null
+	in_ns a rdma link add rxe_a type rxe netdev wire_a
+	return "$code"
+}
+
+check "RDMA: a client whose device goes after half a close" gone_after_half
 suite "RDMA" smctest --deadline 300 --family tcp --expect smc endings
 # The peer's answer races with what looks at TCP.
 for _ in $(seq "$DESTROYED"); do
