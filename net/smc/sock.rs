@@ -191,8 +191,8 @@ pub(crate) struct Sock {
     slow_calls: Atomic<u32>,
     /// TCP_WINDOW_CLAMP as the application has it, for another TCP connection in place of the present one.
     window_clamp: Atomic<u32>,
-    /// With SO_KEEPALIVE: when a connection that is in use sends something over TCP as well, in ns of the coarse clock.
-    empty_due: Atomic<u64>,
+    /// When a connection that is in use sends something over TCP as well, in jiffies; 0 before the first use.
+    empty_due: Atomic<usize>,
     /// Something else in the kernel has the events of the TCP socket, such as a BPF program's socket map.
     is_unhooked: Atomic<bool>,
     /// One call at a time changes what the socket is.

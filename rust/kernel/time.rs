@@ -34,6 +34,14 @@ pub fn coarse_ns() -> u64 {
         .wrapping_add(now.tv_nsec as u64)
 }
 
+/// Returns the counter of jiffies, which wraps around.
+/// Context: any.
+#[inline]
+pub fn now_jiffies() -> Jiffies {
+    // SAFETY: A counter of the kernel's, which it writes whole.
+    unsafe { (&raw const bindings::jiffies).read_volatile() as Jiffies }
+}
+
 /// Converts `ns` nanoseconds to jiffies, rounded up, as the timeout of a wait.
 pub fn timeout(ns: u64) -> isize {
     // CAST: A wait is less than years.

@@ -126,32 +126,35 @@ fn on_tcp_error(this: &Sock) {
     let _ = this.tcp.take_err();
 }
 
-/// Has keepalive know that the connection is in use: TCP, which has it, is idle, and would ask a peer from which data
-/// come, and end the connection if the network lost what it asks.
+/// The connection is in use. TCP, which is idle, takes part in two ways:
+///
+/// - Keepalive would ask a peer from which data come, and end the connection if the network lost what it asks.
+/// - Data would have NATs and firewalls on the way keep the connection in mind. They forget it after some minutes, and
+///   do not know what TCP sends later: keepalive, or the end of a stream.
 #[inline]
 fn note_use(this: &Sock) {
     if this.sk.is_keepalive() {
-        note_keepalive(this);
+        this.tcp.note_peer_alive();
+    }
+    // CAST: the counter wraps around.
+    if time::now_jiffies().wrapping_sub(this.empty_due.load(Relaxed)) as isize >= 0 {
+        show_use(this);
     }
 }
 
-/// At the latest so often a connection in use sends something over TCP: NATs and firewalls forget connections that are
-/// idle for some minutes.
+/// So often at least a connection in use sends something over TCP.
 const EMPTY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Over TCP, data would keep NATs and firewalls on the way from forgetting the connection, and keepalive would do so
-/// when there are none. Where keepalive has no reason to ask, a segment without data does.
+/// Sends a segment without data over TCP, but for the first time, which is just after the handshake.
 #[cold]
-fn note_keepalive(this: &Sock) {
-    this.tcp.note_peer_alive();
-    let (now, due) = (time::coarse_ns(), this.empty_due.load(Relaxed));
-    if now < due {
-        return;
-    }
-    let interval = EMPTY_INTERVAL.as_nanos().min(this.tcp.keepalive_time() / 2);
-    this.empty_due.store(now.saturating_add(interval), Relaxed);
-    // The first use is just after the handshake.
-    if due != 0 {
+fn show_use(this: &Sock) {
+    let interval = match this.sk.is_keepalive() {
+        true => EMPTY_INTERVAL.as_nanos().min(this.tcp.keepalive_time() / 2),
+        false => EMPTY_INTERVAL.as_nanos(),
+    };
+    let due = time::now_jiffies().wrapping_add(time::jiffies(interval));
+    // 0 is for none so far.
+    if this.empty_due.xchg(due.max(1), Full) != 0 {
         this.tcp.send_empty();
     }
 }
@@ -188,7 +191,7 @@ pub(super) fn send(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>) -> Result<usi
 
 /// Sends a short message, if that is all that the call asks for and needs no waiting. `None` leaves the message as it
 /// was.
-/// Context: does not sleep.
+/// Context: may sleep, but waits for no peer.
 #[inline]
 pub(super) fn send_short(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>) -> Option<usize> {
     let (flags, len) = (msg.flags(), msg.len());

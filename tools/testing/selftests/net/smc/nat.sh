@@ -136,6 +136,36 @@ kept() {
 	return "$code"
 }
 
+# A connection without keepalive, used for longer than TCP may be idle: its end is known to the network, too, and the
+# other end still comes.
+HALF="
+import select, socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, int(sys.argv[2]))
+s.connect((sys.argv[1], 8001))
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 3000)
+s.settimeout(20)
+end = time.monotonic() + 70
+while time.monotonic() < end:
+    s.send(b'x')
+    assert s.recv(1) == b'x'
+    time.sleep(0.5)
+s.shutdown(socket.SHUT_WR)
+time.sleep(8)
+assert s.recv(10) == b''
+"
+half() {
+	local echo code
+	in_ns b python3 -c "$ECHO
+import time
+time.sleep(7)" "$1" &
+	echo=$!
+	await_port b 8001 && in_ns a python3 -c "$HALF" "$CLUSTER" "$1"
+	code=$?
+	kill "$echo" 2>/dev/null
+	wait "$echo"
+	return "$code"
+}
+
 forgetful() {
 	in_ns a sh -c 'echo 5 >/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established &&
 		echo 0 >/proc/sys/net/netfilter/nf_conntrack_tcp_loose'
@@ -162,6 +192,8 @@ check "RDMA: the server learns the name" original 256 0
 require "idle connections are forgotten" forgetful
 check "TCP: keepalive has the translation kept" kept 0
 check "RDMA: and so it has of a connection that is in use" kept 256
+require "after 40 seconds" in_ns a sh -c 'echo 40 >/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established'
+check "RDMA: without keepalive, too: half a close goes through" half 256
 require "a firewall that knows connections" stateful
 check "RDMA: through that firewall" to $NAME --expect smc integrity --mib 1
 require "no firewall" open
