@@ -56,8 +56,9 @@ check "connections at once" smctest --expect smc many --connections 50 --kib 16
 case $FLAVOUR in
 debian-*) check "connections ask no device" asks 4 smctest --expect smc many --connections 50 --kib 1 ;;
 esac
-# Of a kernel without the sizes that debugging adds. Two RMBEs have 32 KiB, and two TCP sockets 7.
-check "an idle connection is small" smctest --expect smc idle --connections 500 --most 44
+# Of a kernel without the sizes that debugging adds. Two RMBEs have 32 KiB, and two TCP sockets 7. What else the kernel
+# allocates meanwhile makes a difference of some KiB.
+check "an idle connection is small" smctest --expect smc idle --connections 500 --most 47
 check "module unloads" within 20 unload_smc
 check "module loads again" load_smc
 check "data is whole after that" smctest --expect smc integrity --mib 1
