@@ -174,7 +174,7 @@ impl Carrier {
     pub(crate) fn close(&self, sk: &Sk, linger: Option<isize>, tcp: &Arc<TcpSocket>) {
         if linger != Some(0) && self.queues().inq == 0 {
             // Before the peer hears of the end, and ends its own TCP: TIME_WAIT is on the side that closes first.
-            let _ = tcp.shutdown(1);
+            tcp.shutdown_write();
         }
         match self {
             Self::SmcR(conn) if conn.close(sk, linger) => conn.reset_tcp(tcp),

@@ -41,7 +41,11 @@ use kernel::{
         SetOnce,
         SpinLock, //
     },
-    time::hrtimer::HrTimer,
+    time::{
+        delay::fsleep,
+        hrtimer::HrTimer,
+        Delta, //
+    },
     workqueue::{
         Work,
         WorkItem, //
@@ -186,13 +190,12 @@ pub(crate) struct Sock {
     is_err_shared: Atomic<bool>,
     /// The code of the reason of a fallback before there was a connection, until there is one; 0 for none.
     uncounted: Atomic<u32>,
-    /// Calls in progress that have TCP's lock for as long as the application's memory takes: see
-    /// `options::while_decided`.
-    slow_calls: Atomic<u32>,
+    /// Calls in progress that access the application's memory with TCP's lock held: see `options::outside_handshake`.
+    uaccess_calls: Atomic<u32>,
     /// TCP_WINDOW_CLAMP as the application has it, for another TCP connection in place of the present one.
     window_clamp: Atomic<u32>,
-    /// When a connection that is in use sends something over TCP as well, in jiffies; 0 before the first use.
-    empty_due: Atomic<usize>,
+    /// When a connection that is in use sends a pure ACK over TCP, in jiffies; 0 before the first use.
+    pure_ack_due: Atomic<usize>,
     /// Something else in the kernel has the events of the TCP socket, such as a BPF program's socket map.
     is_unhooked: Atomic<bool>,
     /// One call at a time changes what the socket is.
@@ -251,9 +254,9 @@ impl Sock {
                 defer_accept_s: Atomic::new(0),
                 is_err_shared: Atomic::new(false),
                 uncounted: Atomic::new(0),
-                slow_calls: Atomic::new(0),
+                uaccess_calls: Atomic::new(0),
                 window_clamp: Atomic::new(0),
-                empty_due: Atomic::new(0),
+                pure_ack_due: Atomic::new(0),
                 is_unhooked: Atomic::new(false),
                 setup <- new_mutex!((), "smc::Sock::setup"),
                 hook <- new_mutex!(None, "smc::Sock::hook"),
@@ -404,6 +407,13 @@ impl Sock {
         let _ = queue.enqueue::<Arc<Self>, 0>(sock);
     }
 
+    /// Queues the work again, in a moment: it is the turn of others while a call keeps this one from going on.
+    /// Context: may sleep, in the work.
+    fn yield_work(this: &Arc<Self>) {
+        fsleep(Delta::from_millis(2));
+        Self::schedule_work(this.as_arc_borrow());
+    }
+
     /// Hooks the events of the TCP connection, unless the socket has ended.
     fn hook_connection(this: &Arc<Self>) -> Result {
         let mut hook = this.hook.lock();
@@ -474,10 +484,7 @@ impl WorkItem for Sock {
             Phase::Listening => accept::tcp_listen_work(&this),
             Phase::Init => accept::listen_work(&this),
             Phase::Active => active::on_tcp_event(&this),
-            Phase::Fallback => {
-                fallback::finish_switch(&this);
-                Self::settle_decline(&this);
-            }
+            Phase::Fallback => fallback::work(&this),
             Phase::Closed => {}
         }
     }

@@ -434,7 +434,7 @@ int smc_helper_tcp_keepalive_time(const struct sock *sk)
 	return keepalive_time_when(tcp_sk(sk));
 }
 
-void smc_helper_tcp_send_empty(struct sock *sk)
+void smc_helper_tcp_send_pure_ack(struct sock *sk)
 {
 	__tcp_send_ack(sk, tcp_sk(sk)->rcv_nxt, 0);
 }

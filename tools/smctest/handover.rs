@@ -21,8 +21,7 @@ use smc_user::Socket;
 use crate::context::Context;
 use crate::ktap::Ktap;
 use crate::netns;
-use crate::semantics::rig::await_true;
-use crate::semantics::rig::FIONREAD;
+use crate::semantics::await_queued;
 
 /// Longer than the server waits for a CONFIRM.
 const GIVEN_UP: Duration = Duration::from_secs(9);
@@ -159,14 +158,6 @@ fn expect_end(client: Option<&Socket>, wait: Duration) -> Result<()> {
         "the client has {result:?}"
     );
     Ok(())
-}
-
-/// Waits until `len` bytes are in the socket's receive queue, where others could overwrite them.
-fn await_queued(socket: &Socket, len: usize) -> Result<()> {
-    let len = i32::try_from(len)?;
-    await_true("data of another connection", || {
-        socket.ioctl_int(FIONREAD) == Ok(len)
-    })
 }
 
 /// The CONFIRM names the RMBE of the first connection once more: data sent on the second one must

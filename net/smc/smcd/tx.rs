@@ -157,19 +157,19 @@ impl SmcdConn {
             return Ok((copied, Some(writer)));
         }
         pipe.produce(&mut writer, end);
-        let mut writer = Some(writer);
         if is_urgent {
-            drop(writer.take());
+            drop(writer);
             self.wake_for_urgent();
-        } else if let Some(writer) = &mut writer {
-            let fill = Fill {
-                produced: end,
-                ..fill
-            };
-            self.tell_reader(writer, how, fill);
+            self.look_for_close(end);
+            return Ok((copied, None));
         }
+        let fill = Fill {
+            produced: end,
+            ..fill
+        };
+        self.tell_reader(&mut writer, how, fill);
         self.look_for_close(end);
-        Ok((copied, writer))
+        Ok((copied, Some(writer)))
     }
 
     /// sendmsg(2); see [`blocking::send`].

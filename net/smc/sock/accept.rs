@@ -3,16 +3,10 @@
 //! accept(2), and the works that bring connections to it: that of a listener, which takes them from TCP, and that of
 //! each connection, which runs its handshake.
 
-use kernel::{
-    sync::{
-        atomic::Full,
-        Arc,
-        ArcBorrow, //
-    },
-    time::{
-        delay::fsleep,
-        Delta, //
-    }, //
+use kernel::sync::{
+    atomic::Full,
+    Arc,
+    ArcBorrow, //
 };
 use kernel_ext::{
     net::{
@@ -44,9 +38,6 @@ use crate::handshake::{
 
 /// Connections that the work of a listener takes before it is another one's turn.
 const BATCH: usize = 64;
-
-/// Until the work of a listener that was ended looks again whether it can have its say.
-const SETUP_PAUSE: Delta = Delta::from_millis(2);
 
 /// accept(2).
 pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(UnattachedSk, Arc<Sock>)> {
@@ -167,9 +158,7 @@ pub(super) fn tcp_listen_work(this: &Arc<Sock>) {
 /// ended TCP's listener (SOCK_DESTROY of sock_diag, BPF).
 fn stopped_by_other(this: &Arc<Sock>) {
     let Some(_setup) = this.setup.try_lock() else {
-        // By a call, for as long as that takes: it is the turn of others meanwhile.
-        fsleep(SETUP_PAUSE);
-        return Sock::schedule_work(this.as_arc_borrow());
+        return Sock::yield_work(this);
     };
     if this.phase() == Phase::Listening && !this.tcp.state().is_listening() {
         if let Err(e) = this.tcp.take_err() {

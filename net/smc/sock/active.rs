@@ -129,33 +129,35 @@ fn on_tcp_error(this: &Sock) {
 /// The connection is in use. TCP, which is idle, takes part in two ways:
 ///
 /// - Keepalive would ask a peer from which data come, and end the connection if the network lost what it asks.
-/// - Data would have NATs and firewalls on the way keep the connection in mind. They forget it after some minutes, and
-///   do not know what TCP sends later: keepalive, or the end of a stream.
+/// - NATs and stateful firewalls on the way drop a flow that is idle for some minutes, and do not know what TCP sends
+///   later: keepalive, or a FIN. Data would keep the flow alive.
 #[inline]
 fn note_use(this: &Sock) {
     if this.sk.is_keepalive() {
         this.tcp.note_peer_alive();
     }
     // CAST: the counter wraps around.
-    if time::now_jiffies().wrapping_sub(this.empty_due.load(Relaxed)) as isize >= 0 {
-        show_use(this);
+    if time::now_jiffies().wrapping_sub(this.pure_ack_due.load(Relaxed)) as isize >= 0 {
+        refresh_flow(this);
     }
 }
 
-/// So often at least a connection in use sends something over TCP.
-const EMPTY_INTERVAL: Duration = Duration::from_secs(30);
+/// A connection in use sends a pure ACK over TCP at least this often.
+const PURE_ACK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Sends a segment without data over TCP, but for the first time, which is just after the handshake.
+/// Sends a pure ACK over TCP, but for the first time, which is just after the handshake.
 #[cold]
-fn show_use(this: &Sock) {
+fn refresh_flow(this: &Sock) {
     let interval = match this.sk.is_keepalive() {
-        true => EMPTY_INTERVAL.as_nanos().min(this.tcp.keepalive_time() / 2),
-        false => EMPTY_INTERVAL.as_nanos(),
+        true => PURE_ACK_INTERVAL
+            .as_nanos()
+            .min(this.tcp.keepalive_time() / 2),
+        false => PURE_ACK_INTERVAL.as_nanos(),
     };
     let due = time::now_jiffies().wrapping_add(time::jiffies(interval));
     // 0 is for none so far.
-    if this.empty_due.xchg(due.max(1), Full) != 0 {
-        this.tcp.send_empty();
+    if this.pure_ack_due.xchg(due.max(1), Full) != 0 {
+        this.tcp.send_pure_ack();
     }
 }
 

@@ -6,19 +6,13 @@
 //! the socket is nonblocking. A call that is interrupted, that times out or that does not wait leaves the attempt
 //! running.
 
-use kernel::{
-    sync::{
-        atomic::{
-            Full,
-            Relaxed, //
-        },
-        Arc,
-        ArcBorrow, //
+use kernel::sync::{
+    atomic::{
+        Full,
+        Relaxed, //
     },
-    time::{
-        delay::fsleep,
-        Delta, //
-    }, //
+    Arc,
+    ArcBorrow, //
 };
 use kernel_ext::{
     barrier::smp_mb,
@@ -63,9 +57,6 @@ use crate::{
 
 /// Interval at which connect(2) with no address resets TCP again.
 const DISCONNECT_RETRY: Duration = Duration::from_millis(50);
-
-/// Until the work looks again whether a call is over that the handshake waits for.
-const SLOW_CALL_PAUSE: Delta = Delta::from_millis(2);
 
 /// What the start of connect(2) found or did.
 enum ConnectStart {
@@ -322,11 +313,10 @@ pub(super) fn connect_work(this: &Arc<Sock>) {
             false => cancel_connect(this, attempt),
         };
     }
-    // A call on TCP that began before there was a connection: see `options::while_decided`.
+    // A call on TCP that began before there was a connection: see `options::outside_handshake`.
     smp_mb(Full);
-    if this.slow_calls.load(Relaxed) > 0 {
-        fsleep(SLOW_CALL_PAUSE);
-        return Sock::schedule_work(this.as_arc_borrow());
+    if this.uaccess_calls.load(Relaxed) > 0 {
+        return Sock::yield_work(this);
     }
     match this.tcp.finish_connect() {
         Ok(()) => {}
@@ -367,7 +357,7 @@ fn give_up_offer(this: &Sock, attempt: u32) {
     let Some(_setup) = this.setup.try_lock() else {
         return;
     };
-    if !syn::is_late(this) || this.slow_calls.load(Relaxed) > 0 {
+    if !syn::is_late(this) || this.uaccess_calls.load(Relaxed) > 0 {
         return;
     }
     syn::end_wait(this);

@@ -98,9 +98,16 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
     true
 }
 
+/// The work of a socket for which TCP answers.
+/// Context: may sleep.
+pub(super) fn work(this: &Arc<Sock>) {
+    finish_switch(this);
+    Sock::settle_decline(this);
+}
+
 /// The rest of [`switch_to_fallback`], with TCP's lock; again in the work of the socket, while it has any.
 /// Context: may sleep.
-pub(super) fn finish_switch(this: &Sock) {
+fn finish_switch(this: &Sock) {
     // Both as asked for just before the transition.
     let _ = this.tcp.set_rcvlowat(&this.sk);
     shutdown::apply_late(this);

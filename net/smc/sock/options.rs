@@ -59,7 +59,7 @@ pub(super) fn set(
     match (level, name) {
         // They choose among TCP's listeners.
         (net::SOL_SOCKET, net::SO_ATTACH_REUSEPORT_CBPF) => {
-            while_decided(&this, || this.tcp.setsockopt(level, name, value))
+            outside_handshake(&this, || this.tcp.setsockopt(level, name, value))
         }
         (net::SOL_SOCKET, net::SO_ATTACH_REUSEPORT_EBPF | net::SO_DETACH_REUSEPORT_BPF) => {
             this.tcp.setsockopt(level, name, value)
@@ -200,7 +200,7 @@ fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: SockOptIn<'_>) 
     let is_tcp_asked = name == net::SO_ATTACH_FILTER;
     if is_tcp_asked {
         // Who may do so with a TCP socket.
-        while_decided(this, || this.tcp.setsockopt(net::SOL_SOCKET, name, value))?;
+        outside_handshake(this, || this.tcp.setsockopt(net::SOL_SOCKET, name, value))?;
     }
     let result = match is_refused {
         true => value.read_int().and(Err(EOPNOTSUPP)),
@@ -282,7 +282,7 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result
             | net::IPV6_DSTOPTS
             | net::MCAST_MSFILTER,
         )
-        | (net::SOL_IP, net::IP_MSFILTER | net::MCAST_MSFILTER) => while_decided(this, of_tcp),
+        | (net::SOL_IP, net::IP_MSFILTER | net::MCAST_MSFILTER) => outside_handshake(this, of_tcp),
         (net::SOL_TCP, net::TCP_ULP) if this.sk.was_tcp() => {
             out.write(Sock::ULP.to_bytes_with_nul())
         }
@@ -303,20 +303,20 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result
 /// # Errors
 ///
 /// `ERESTARTSYS` for a signal, and those of `call`.
-fn while_decided(this: &Sock, call: impl FnOnce() -> Result) -> Result {
+fn outside_handshake(this: &Sock, call: impl FnOnce() -> Result) -> Result {
     let has_handshake = || this.phase() == Phase::Connecting && !this.tcp.state().is_connecting();
     loop {
         let setup = this.setup.lock();
         // Either the worker sees this when there is a connection, or that is seen here.
-        this.slow_calls.fetch_add(1, Full);
+        this.uaccess_calls.fetch_add(1, Full);
         if !has_handshake() {
             // No attempt begins meanwhile. The work of a listener may want it.
             let _setup = (this.phase() != Phase::Listening).then_some(setup);
             let result = call();
-            this.slow_calls.fetch_sub(1, Full);
+            this.uaccess_calls.fetch_sub(1, Full);
             return result;
         }
-        this.slow_calls.fetch_sub(1, Full);
+        this.uaccess_calls.fetch_sub(1, Full);
         drop(setup);
         match this.sk.wait_until(net::FOREVER, false, || !has_handshake()) {
             // Another thread has undone the attempt.

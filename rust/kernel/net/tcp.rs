@@ -215,6 +215,12 @@ impl TcpSocket {
         unsafe { bindings::tcp_has_attempt(self.as_ptr()) }
     }
 
+    /// Ends the stream to the peer; does nothing if there is no connection.
+    /// Context: may sleep.
+    pub fn shutdown_write(&self) {
+        let _ = self.shutdown(SEND);
+    }
+
     /// Sends what close(2) sends: the end of the stream, or a reset if there is unread data.
     /// Context: may sleep.
     pub fn send_end(&self) {
@@ -393,13 +399,13 @@ impl TcpSocket {
         time::nanos(jiffies.try_into().unwrap_or(0))
     }
 
-    /// Sends a segment without data, if there is a connection: NATs and firewalls on its way keep it in mind.
+    /// Sends a pure ACK, if there is a connection, which keeps its flow alive in NATs and firewalls.
     /// Context: may sleep.
-    pub fn send_empty(&self) {
+    pub fn send_pure_ack(&self) {
         self.locked(|sk| {
             if self.state().is_open() {
                 // SAFETY: The socket is alive, connected and locked.
-                unsafe { bindings::tcp_send_empty(sk) };
+                unsafe { bindings::tcp_send_pure_ack(sk) };
             }
         });
     }

@@ -14,6 +14,7 @@ use crate::context::Context;
 use crate::family::Family;
 use crate::semantics::await_true;
 use crate::semantics::events;
+use crate::semantics::tcp_state;
 use crate::semantics::Pair;
 use crate::semantics::Rig;
 
@@ -135,19 +136,12 @@ fn await_end(socket: &Socket) -> Result<()> {
 /// (TCP_AO_DEL_KEY).
 fn is_closed(socket: &Socket) -> bool {
     let result = socket.set_option(libc::IPPROTO_TCP, 39, &[0; 144]);
-    tcp_state(socket) == Some(7) && result != Err(Errno::EISCONN)
+    matches!(tcp_state(socket), Ok(7)) && result != Err(Errno::EISCONN)
 }
 
 /// Waits until TCP has the peer's answer to the end of the stream: it is not in TCP_FIN_WAIT1 any more.
 fn await_answered(socket: &Socket) -> Result<()> {
-    await_true("an acknowledgement", || tcp_state(socket) != Some(4))
-}
-
-/// The state, which is the first byte of `struct tcp_info`.
-fn tcp_state(socket: &Socket) -> Option<u8> {
-    let mut state = [0];
-    let read = socket.option(libc::IPPROTO_TCP, libc::TCP_INFO, &mut state);
-    read.is_ok().then_some(state[0])
+    await_true("an acknowledgement", || !matches!(tcp_state(socket), Ok(4)))
 }
 
 /// Binds to a port that the kernel chooses.

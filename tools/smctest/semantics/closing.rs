@@ -20,6 +20,7 @@ use crate::semantics::rig::events;
 use crate::semantics::rig::fill;
 use crate::semantics::rig::is_blocked;
 use crate::semantics::rig::local;
+use crate::semantics::rig::tcp_state;
 use crate::semantics::rig::FIONREAD;
 use crate::semantics::rig::WHILE;
 use crate::semantics::Pair;
@@ -91,13 +92,6 @@ fn is_broken(error: Errno) -> bool {
         error,
         Errno::EPIPE | Errno::ECONNRESET | Errno::ECONNABORTED
     )
-}
-
-/// Returns the TCP state as TCP_INFO has it, which servers look at to tell a half close from a reset.
-fn tcp_state(socket: &Socket) -> Result<i32> {
-    let mut info = [0; 64];
-    socket.option(libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
-    Ok(info[0].into())
 }
 
 /// Waits until TCP has what it waits for of its peer, and returns both states.

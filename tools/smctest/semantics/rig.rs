@@ -226,9 +226,7 @@ impl Pair {
 
     /// Waits until `len` bytes are in the server's receive queue.
     pub(crate) fn await_queued(&self, len: usize) -> Result<()> {
-        await_true("data at the server", || {
-            self.server.ioctl_int(FIONREAD) == Ok(i32::try_from(len).unwrap_or(-1))
-        })
+        await_queued(&self.server, len)
     }
 
     /// Waits until the server sees the end of the stream.
@@ -276,6 +274,20 @@ pub(crate) fn fill(socket: &Socket) -> usize {
 pub(super) fn await_events(socket: &Socket, wanted: i16) -> Result<i16> {
     await_true("an event", || events(socket) & wanted != 0)?;
     Ok(events(socket))
+}
+
+/// Waits until `len` bytes are in the socket's receive queue.
+pub(crate) fn await_queued(socket: &Socket, len: usize) -> Result<()> {
+    await_true("data in the receive queue", || {
+        socket.ioctl_int(FIONREAD) == Ok(i32::try_from(len).unwrap_or(-1))
+    })
+}
+
+/// Returns the TCP state as TCP_INFO has it: the first byte of `struct tcp_info`.
+pub(crate) fn tcp_state(socket: &Socket) -> Result<i32> {
+    let mut state = [0];
+    socket.option(libc::IPPROTO_TCP, libc::TCP_INFO, &mut state)?;
+    Ok(state[0].into())
 }
 
 /// Waits until `condition` holds.

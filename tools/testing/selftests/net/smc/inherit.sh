@@ -196,8 +196,8 @@ client.sendall(b'again')
 assert moved.recv(10) == b'again'
 END
 
-# Programs for the making and the end of sockets (cgroup/sock_create, cgroup/sock_release): pairs of them keep books.
-cat >/tmp/books.py <<'END'
+# Programs that count sockets made and released in a cgroup (cgroup/sock_create, cgroup/sock_release).
+cat >/tmp/counts.py <<'END'
 from bpf import *
 from common import *
 
@@ -206,7 +206,7 @@ ARRAY, CGROUP_SOCK, SOCK_CREATE, SOCK_RELEASE = 2, 9, 2, 34
 def counter():
     return bpf(MAP_CREATE, struct.pack('<IIIII', ARRAY, 4, 8, 1, 0))
 
-# Counts in the map.
+# Adds one to the only element of the array.
 def counting(table):
     return b''.join([
         insn(0x62, 10, 0, -4, 0),            # key = 0
@@ -347,7 +347,7 @@ cgroups() {
 require "control groups" cgroups
 check "connections that a BPF program puts into a socket map" in_ns a python3 /tmp/sockmap.py
 check "BPF programs of the listener's cgroup see options of its connections" in_ns a python3 /tmp/options.py
-check "BPF programs of a cgroup see sockets made and released" in_ns a python3 /tmp/books.py
+check "BPF programs of a cgroup see sockets made and released" in_ns a python3 /tmp/counts.py
 check "no connection moves to a listener of TCP" migrates
 check "the module is gone" [ ! -e /sys/module/smc ]
 check "and comes again" load_smc

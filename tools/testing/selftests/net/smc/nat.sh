@@ -115,7 +115,7 @@ time.sleep(8)
 talk()
 "
 ECHO="
-import socket, sys
+import socket, sys, time
 listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, int(sys.argv[1]))
 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 listener.bind(('0.0.0.0', 8001))
@@ -123,13 +123,14 @@ listener.listen()
 connection = listener.accept()[0]
 while data := connection.recv(10):
     connection.send(data)
+time.sleep(int(sys.argv[2]))
 "
-# kept PROTOCOL
-kept() {
+# echoed CLIENT PROTOCOL SECONDS: that client, of a server that answers, and closes so long after the end of its stream.
+echoed() {
 	local echo code
-	in_ns b python3 -c "$ECHO" "$1" &
+	in_ns b python3 -c "$ECHO" "$2" "$3" &
 	echo=$!
-	await_port b 8001 && in_ns a python3 -c "$KEPT" "$CLUSTER" "$1"
+	await_port b 8001 && in_ns a python3 -c "$1" "$CLUSTER" "$2"
 	code=$?
 	kill "$echo" 2>/dev/null
 	wait "$echo"
@@ -139,7 +140,7 @@ kept() {
 # A connection without keepalive, used for longer than TCP may be idle: its end is known to the network, too, and the
 # other end still comes.
 HALF="
-import select, socket, sys, time
+import socket, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, int(sys.argv[2]))
 s.connect((sys.argv[1], 8001))
 s.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 3000)
@@ -153,18 +154,6 @@ s.shutdown(socket.SHUT_WR)
 time.sleep(8)
 assert s.recv(10) == b''
 "
-half() {
-	local echo code
-	in_ns b python3 -c "$ECHO
-import time
-time.sleep(7)" "$1" &
-	echo=$!
-	await_port b 8001 && in_ns a python3 -c "$HALF" "$CLUSTER" "$1"
-	code=$?
-	kill "$echo" 2>/dev/null
-	wait "$echo"
-	return "$code"
-}
 
 forgetful() {
 	in_ns a sh -c 'echo 5 >/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established &&
@@ -190,10 +179,10 @@ done
 check "TCP: the server learns the name" original 0
 check "RDMA: the server learns the name" original 256 0
 require "idle connections are forgotten" forgetful
-check "TCP: keepalive has the translation kept" kept 0
-check "RDMA: and so it has of a connection that is in use" kept 256
+check "TCP: keepalive has the translation kept" echoed "$KEPT" 0 0
+check "RDMA: and so it has of a connection that is in use" echoed "$KEPT" 256 0
 require "after 40 seconds" in_ns a sh -c 'echo 40 >/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established'
-check "RDMA: without keepalive, too: half a close goes through" half 256
+check "RDMA: without keepalive, too: half a close goes through" echoed "$HALF" 256 7
 require "a firewall that knows connections" stateful
 check "RDMA: through that firewall" to $NAME --expect smc integrity --mib 1
 require "no firewall" open

@@ -50,15 +50,17 @@ group, = json.load(sys.stdin)
 sys.exit([group["connections"], group["receive_bytes"]] != [int(word) for word in sys.argv[1:]])' "$@"
 }
 
-# Two threads send 150,000 bytes each in one call, for which there is room: arguments are the address and the protocol.
+# Two threads send 400,000 bytes each in one call, for which there is room: arguments are the address and the protocol.
+# The bytes are in pages that are mapped anew, so that the call takes long enough for the other one to begin.
 TOGETHER="
-import itertools, socket, sys, threading
-LEN = 150000
+import itertools, mmap, socket, sys, tempfile, threading
+LEN = 400000
 address, protocol = (sys.argv[1], 7303), int(sys.argv[2])
+SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
 def make():
     s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
-    for option in socket.SO_SNDBUF, socket.SO_RCVBUF:
-        s.setsockopt(socket.SOL_SOCKET, option, 400000)
+    for option in SO_SNDBUFFORCE, SO_RCVBUFFORCE:
+        s.setsockopt(socket.SOL_SOCKET, option, 1 << 20)
     return s
 listener, client = make(), make()
 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -67,12 +69,19 @@ listener.listen()
 client.connect(address)
 server = listener.accept()[0]
 begin, most, short = threading.Barrier(2), 0, 0
-def send(letter):
+def file_of(letter):
+    file = tempfile.TemporaryFile()
+    file.write(letter * LEN)
+    file.flush()
+    return file
+files = [file_of(letter) for letter in (b'a', b'b')]
+def send(file):
     global short
-    begin.wait()
-    short += client.send(letter * LEN, socket.MSG_DONTWAIT) != LEN
+    with mmap.mmap(file.fileno(), LEN, prot=mmap.PROT_READ) as data:
+        begin.wait()
+        short += client.send(data, socket.MSG_DONTWAIT) != LEN
 for _ in range(100):
-    threads = [threading.Thread(target=send, args=(letter,)) for letter in (b'a', b'b')]
+    threads = [threading.Thread(target=send, args=(file,)) for file in files]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -32,38 +32,32 @@ losing() {
 	return "$code"
 }
 
-# removing COMMAND...: the command, while end b removes the option from each SYN that comes.
-removing() {
-	local code
+# filtering STATEMENT COMMAND...: the command, while a firewall of end b has this for each SYN that comes.
+filtering() {
+	local statement=$1 code
+	shift
 	in_ns b nft -f - <<-EOT
-		table inet removed {
+		table inet filtered {
 			chain prerouting {
 				type filter hook prerouting priority -500;
-				tcp flags & (syn|ack) == syn reset tcp option 254
+				tcp flags & (syn|ack) == syn $statement
 			}
 		}
 	EOT
 	"$@"
 	code=$?
-	in_ns b nft delete table inet removed
+	in_ns b nft delete table inet filtered
 	return "$code"
 }
 
-# dropping COMMAND...: the command, while a firewall of end b drops each SYN that has the option.
+# removing COMMAND...: the option is removed from each SYN.
+removing() {
+	filtering "reset tcp option 254" "$@"
+}
+
+# dropping COMMAND...: each SYN that has the option is dropped.
 dropping() {
-	local code
-	in_ns b nft -f - <<-EOT
-		table inet dropped {
-			chain prerouting {
-				type filter hook prerouting priority -500;
-				tcp flags & (syn|ack) == syn tcp option 254 exists drop
-			}
-		}
-	EOT
-	"$@"
-	code=$?
-	in_ns b nft delete table inet dropped
-	return "$code"
+	filtering "tcp option 254 exists drop" "$@"
 }
 
 # A client with a port of its own, whose SYN arrives while a firewall of its end drops each SYN-ACK with the option.
@@ -170,7 +164,7 @@ unanswered() {
 	local listener code
 	in_ns b python3 -c "$LISTENER" "$IP_B" &
 	listener=$!
-	await_port b 7301 && forget && in_ns b nft "add rule inet dropped prerouting ip daddr 10.99.99.99 drop" &&
+	await_port b 7301 && forget && in_ns b nft "add rule inet filtered prerouting ip daddr 10.99.99.99 drop" &&
 		ip -n a route replace 10.99.99.99 via "$IP_B" && in_ns a python3 -c "$UNANSWERED" "$IP_B" 10.99.99.99
 	code=$?
 	kill "$listener"
