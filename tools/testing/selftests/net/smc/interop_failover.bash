@@ -87,35 +87,16 @@ full_window_ends() {
 	within 120 test -e /tmp/full_window && [ "$(cat /tmp/full_window)" = 0 ]
 }
 
-# refused_again: the C peer's device has refused a write of this guest's module since this was asked last.
-refused_again() {
-	local before=0 now
-	[ ! -e /tmp/refused ] || before=$(cat /tmp/refused)
-	now=$(dmesg | grep -c "no access to the peer's memory")
-	echo "$now" >/tmp/refused
-	[ "$now" -gt "$before" ]
-}
-
-# full_window DEVICE: as below, up to four times. In about half of the runs the C peer's device refuses a write for its
-# key after the second device has gone, and the connection is aborted; why is not known. Nothing else is tried again.
+# full_window DEVICE: that goes meanwhile. What it carried goes on by the other one.
+#
+# The device comes back before the reader reads on. With a link that is added while an RMB of its own is idle, the C
+# module does not register that RMB, and later announces it with the other link's as if it had (smcr_lgr_reg_rmbs looks
+# at the registration on one link for all): its device refuses a write there, and that link is lost, too.
 full_window() {
-	local attempt
-	at_ours refused_again
-	for attempt in 1 2 3 4; do
-		full_window_once "$1" && return
-		at_ours refused_again || return 1
-		echo "# attempt $attempt: the C peer's device refused a write"
-		full_window_ends
-		far full_window_ends
-	done
-	return 1
-}
-
-# full_window_once DEVICE: that goes meanwhile. What it carried goes on by the other one.
-full_window_once() {
 	local code
 	far full_window_begins server && full_window_begins client && sleep 10 && link_down "$1" - && sleep 3 &&
-		at_ours touch /tmp/read_on && full_window_ends && far full_window_ends
+		link_up "$1" - && at_ours within 60 are_links_on "rxe_near rxe_near2" && at_ours touch /tmp/read_on &&
+		full_window_ends && far full_window_ends
 	code=$?
 	link_up "$1" -
 	return $code
