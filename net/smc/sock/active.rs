@@ -119,6 +119,8 @@ fn on_tcp_error(this: &Sock) {
     match e {
         _ if !is_closed => {}
         EPIPE => conn.on_tcp_closed(),
+        // As the error is where both have ended the stream.
+        ECONNRESET if this.tcp.has_ended_in_order() => conn.on_tcp_closed(),
         ECONNRESET => conn.on_tcp_reset(),
         _ => conn.kill(e),
     }

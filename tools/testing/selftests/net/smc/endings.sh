@@ -119,6 +119,49 @@ gone_after_half() {
 	return "$code"
 }
 
+# A server sends much and closes, and its end of TCP is gone when the client, which reads slowly, ends its own stream.
+# The client reads all of it.
+SLOWLY="
+import socket, sys, time
+role, protocol = sys.argv[1], int(sys.argv[2])
+SIZE = 280000
+def make():
+    s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
+    # Most of it waits at the server.
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 262144)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
+    return s
+if role == 'server':
+    listener = make()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(('$IP_B', 7302))
+    listener.listen()
+    s = listener.accept()[0]
+    s.sendall(bytes(SIZE))
+    s.close()
+else:
+    s = make()
+    s.connect(('$IP_B', 7302))
+    start, done = time.monotonic(), 0
+    while time.monotonic() < start + 5:
+        done += len(s.recv(8000))
+        time.sleep(0.25)
+    s.shutdown(socket.SHUT_WR)
+    time.sleep(0.5)
+    while data := s.recv(100000):
+        done += len(data)
+    print('#', done)
+    assert done == SIZE
+"
+slowly() {
+	local server
+	in_ns b python3 -c "$SLOWLY" server "$1" &
+	server=$!
+	await_port b 7302 && in_ns a timeout 60 python3 -c "$SLOWLY" client "$1" && wait "$server"
+}
+
+check "TCP: a client that reads slowly, ends its stream and reads on" with_sysctl b net/ipv4/tcp_fin_timeout 2 slowly 0
+check "RDMA: the same" with_sysctl b net/ipv4/tcp_fin_timeout 2 slowly 256
 check "RDMA: a client whose device goes after half a close" gone_after_half
 suite "RDMA" smctest --deadline 300 --family tcp --expect smc endings
 # The peer's answer races with what looks at TCP.
