@@ -7,13 +7,17 @@ use kernel_ext::{
     ib::Block,
     net::{
         Msg,
-        Sk, //
+        Sk,
+        WaitEnd,
+        FOREVER, //
     },
-    prelude::*, //
+    prelude::*,
+    time, //
 };
 use smc_proto::{
     conn::SendError,
-    cursor::Chunks, //
+    cursor::Chunks,
+    time::Duration, //
 };
 
 /// Options of one send call.
@@ -110,6 +114,15 @@ pub(crate) trait StreamRx {
     fn while_reading<R>(&self, wait: impl FnOnce() -> R) -> R;
 }
 
+/// What a call reports while it goes on, which may take hours.
+pub(crate) trait LongCall {
+    /// Some bytes were copied, or a writer waits for space, for which TCP would ask the peer again and again.
+    fn goes_on(&self);
+}
+
+/// How often a writer reports that it waits for space.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Sends data of the application. Sleeps unless `nonblock`. Calls `on_full` whenever there is no space.
 ///
 /// Returns early, when space runs out after some bytes were copied, only if it may not wait. Other writers may run
@@ -124,6 +137,7 @@ pub(crate) fn send(
     sk: &Sk,
     msg: &mut Msg<'_>,
     how: &SendOptions,
+    call: &impl LongCall,
     on_full: impl Fn(),
 ) -> Result<usize> {
     if msg.len() == 0 {
@@ -139,6 +153,7 @@ pub(crate) fn send(
             Ok(0) => on_full(),
             Ok(len) => {
                 done += len;
+                call.goes_on();
                 continue;
             }
             Err(_) if done > 0 => break,
@@ -153,13 +168,28 @@ pub(crate) fn send(
             }
             return if done > 0 { Ok(done) } else { Err(EAGAIN) };
         }
-        match sk.wait_until(left, false, || tx.is_writer_due()) {
-            Ok(left) => timeout = Some(left),
+        let part = left.min(time::timeout(REPORT_INTERVAL.as_nanos()));
+        match sk.wait_until(part, false, || tx.is_writer_due()) {
+            Ok(unused) => timeout = Some(left_after(left, part - unused)),
+            Err(WaitEnd::Timeout) if part < left => {
+                timeout = Some(left_after(left, part));
+                call.goes_on();
+            }
             Err(_) if done > 0 => break,
+            // Whether the call begins again is for the whole of the timeout to say.
+            Err(WaitEnd::Signal(_)) => return interrupted(sk, left, done),
             Err(end) => return Err(end.errno()),
         }
     }
     Ok(done)
+}
+
+/// What is left of a timeout after `used` jiffies, if it is one.
+fn left_after(timeout: isize, used: isize) -> isize {
+    match timeout {
+        FOREVER => FOREVER,
+        jiffies => jiffies - used,
+    }
 }
 
 /// Takes data for a peer that has closed: as much as the send buffer would hold is lost without an error. Returns how
@@ -199,6 +229,7 @@ pub(crate) fn recv(
     sk: &Sk,
     msg: &mut Msg<'_>,
     how: RecvOptions,
+    call: &impl LongCall,
 ) -> Result<usize> {
     let target = sk.rcvlowat(how.all, msg.len());
     let mut timeout = sk.rcvtimeo(how.nonblock);
@@ -213,6 +244,7 @@ pub(crate) fn recv(
         match rx.recv_some(sk, msg, how, done) {
             Ok(ReadStep::Copied(len)) => {
                 done += len;
+                call.goes_on();
                 was_woken = false;
                 if msg.len() > 0 {
                     continue;
@@ -221,6 +253,7 @@ pub(crate) fn recv(
             }
             Ok(ReadStep::Mark(len)) => {
                 done += len;
+                call.goes_on();
                 break;
             }
             Ok(ReadStep::Eof) => {
@@ -270,7 +303,7 @@ pub(crate) fn recv(
     Ok(done)
 }
 
-/// The result of a receive call that a signal ends, after `done` bytes, with so many jiffies left to wait.
+/// The result of a call that a signal ends, after `done` bytes, with so many jiffies left to wait.
 /// Context: process.
 #[cold]
 fn interrupted(sk: &Sk, timeout: isize, done: usize) -> Result<usize> {

@@ -25,6 +25,7 @@ use smc_proto::{
 
 use crate::{
     blocking::{
+        LongCall,
         RecvOptions,
         SendOptions,
         StreamRx as _, //
@@ -105,9 +106,10 @@ impl Carrier {
         sk: &Sk,
         msg: &mut Msg<'_>,
         how: &SendOptions,
+        call: &impl LongCall,
         stats: &Technology,
     ) -> Result<usize> {
-        both!(self.send(sk, msg, how, &stats.send_buffers))
+        both!(self.send(sk, msg, how, call, &stats.send_buffers))
     }
 
     /// Sends a short message without urgent data, if that needs no waiting. Returns false, with the message as it was,
@@ -129,8 +131,14 @@ impl Carrier {
 
     /// recvmsg(2).
     /// Context: may sleep.
-    pub(crate) fn recv(&self, sk: &Sk, msg: &mut Msg<'_>, how: RecvOptions) -> Result<usize> {
-        both!(self.recv(sk, msg, how))
+    pub(crate) fn recv(
+        &self,
+        sk: &Sk,
+        msg: &mut Msg<'_>,
+        how: RecvOptions,
+        call: &impl LongCall,
+    ) -> Result<usize> {
+        both!(self.recv(sk, msg, how, call))
     }
 
     /// recvmsg(2) with MSG_OOB.

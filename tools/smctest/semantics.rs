@@ -15,6 +15,7 @@ mod copying;
 mod events;
 pub(crate) mod forms;
 mod fresh;
+mod interrupted;
 mod listening;
 mod options;
 mod rig;
@@ -205,6 +206,7 @@ const TABLES: &[(&str, &[Row])] = &[
     ("options", options::ROWS),
     ("security", security::ROWS),
     ("shared", shared::ROWS),
+    ("interrupted", interrupted::ROWS),
 ];
 
 /// Runs all rows; prints KTAP.

@@ -26,6 +26,7 @@ use super::Conn;
 use crate::{
     blocking::{
         self,
+        LongCall,
         ReadStep,
         RecvOptions,
         StreamRx, //
@@ -153,8 +154,9 @@ impl Conn {
         sk: &Sk,
         msg: &mut Msg<'_>,
         how: RecvOptions,
+        call: &impl LongCall,
     ) -> Result<usize> {
-        blocking::recv(self, sk, msg, how)
+        blocking::recv(self, sk, msg, how, call)
     }
 
     /// Looks what is to be read of `want` bytes by a call that has read, or seen, `done`. An urgent byte that is not in

@@ -32,6 +32,7 @@ use super::{
 use crate::{
     blocking::{
         self,
+        LongCall,
         SendOptions,
         StreamTx, //
     },
@@ -174,11 +175,12 @@ impl Conn {
         sk: &Sk,
         msg: &mut Msg<'_>,
         how: &SendOptions,
+        call: &impl LongCall,
         stats: &Buffers,
     ) -> Result<usize> {
         self.count_sndbuf_undersized(sk, msg.len(), stats);
         let tx = ConnTx { conn: self, stats };
-        blocking::send(&tx, sk, msg, how, || stats.full.add(1))
+        blocking::send(&tx, sk, msg, how, call, || stats.full.add(1))
     }
 
     /// Sends a short message without urgent data, if that needs no waiting and no send buffer. Returns false, with the

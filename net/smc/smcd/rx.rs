@@ -22,6 +22,7 @@ use super::pair::SmcdConn;
 use crate::{
     blocking::{
         self,
+        LongCall,
         ReadStep,
         RecvOptions,
         StreamRx, //
@@ -139,8 +140,14 @@ impl SmcdConn {
     /// # Errors
     ///
     /// Those of [`blocking::recv`].
-    pub(crate) fn recv(&self, sk: &Sk, msg: &mut Msg<'_>, how: RecvOptions) -> Result<usize> {
-        blocking::recv(self, sk, msg, how)
+    pub(crate) fn recv(
+        &self,
+        sk: &Sk,
+        msg: &mut Msg<'_>,
+        how: RecvOptions,
+        call: &impl LongCall,
+    ) -> Result<usize> {
+        blocking::recv(self, sk, msg, how, call)
     }
 
     /// What a reader may read now, after `done` bytes.

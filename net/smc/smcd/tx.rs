@@ -52,6 +52,7 @@ use super::{
 use crate::{
     blocking::{
         self,
+        LongCall,
         SendOptions,
         StreamTx, //
     },
@@ -183,9 +184,10 @@ impl SmcdConn {
         sk: &Sk,
         msg: &mut Msg<'_>,
         how: &SendOptions,
+        call: &impl LongCall,
         stats: &Buffers,
     ) -> Result<usize> {
-        blocking::send(self, sk, msg, how, || stats.full.add(1))
+        blocking::send(self, sk, msg, how, call, || stats.full.add(1))
     }
 
     /// Notes that a writer or poller waits for space. The caller looks for space again after this.

@@ -32,6 +32,7 @@ use super::{
 };
 use crate::{
     blocking::{
+        LongCall,
         RecvOptions,
         SendOptions, //
     },
@@ -144,7 +145,17 @@ fn note_use(this: &Sock) {
     }
 }
 
-/// A connection in use sends a pure ACK over TCP at least this often.
+/// A socket whose call sends or receives, however long that takes.
+struct SockCall<'a>(&'a Sock);
+
+impl LongCall for SockCall<'_> {
+    #[inline]
+    fn goes_on(&self) {
+        note_use(self.0);
+    }
+}
+
+/// While a connection is in use, it sends a pure ACK over TCP at least this often.
 const PURE_ACK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Sends a pure ACK over TCP, but for the first time, which is just after the handshake.
@@ -176,13 +187,10 @@ pub(super) fn send(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>) -> Result<usi
         autocork_bytes: this.shared.config.autocork_bytes(),
     };
     let stats = conn.stats(&this.shared.stats);
-    let result = conn.send(&this.sk, msg, &how, stats);
+    let result = conn.send(&this.sk, msg, &how, &SockCall(this), stats);
     stats.sent.count(*result.as_ref().unwrap_or(&0), len);
     if how.oob && result.is_ok() {
         stats.urgent.add(1);
-    }
-    if result.is_ok() {
-        note_use(this);
     }
     result.map_err(|e| {
         if e == EPIPE {
@@ -245,12 +253,9 @@ pub(super) fn recv(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>, flags: u32) -
         discard: flags & net::MSG_TRUNC != 0,
         all: flags & net::MSG_WAITALL != 0,
     };
-    let result = conn.recv(&this.sk, msg, how);
+    let result = conn.recv(&this.sk, msg, how, &SockCall(this));
     let moved = *result.as_ref().unwrap_or(&0);
     stats.received.count(moved, moved);
-    if moved > 0 {
-        note_use(this);
-    }
     let wants_control = this.tcp.wants_inq();
     if result.is_ok() && (wants_control || msg.wants_inq()) {
         let inq = conn.inq();

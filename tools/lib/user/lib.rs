@@ -32,6 +32,7 @@ pub use names::Room;
 pub use poll::poll_fd;
 pub use signal::ignore_signal;
 pub use signal::interrupt_calls_by;
+pub use signal::restart_calls_by;
 pub use signal::restore_signal;
 pub use signal::stop_by;
 pub use signal::stopped;

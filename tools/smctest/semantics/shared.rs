@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket that several threads use at once, and signals that interrupt calls.
+//! A socket that several threads use at once, and signals that it sends.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
@@ -11,8 +11,6 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use anyhow::Result;
-use nix::sys::pthread::pthread_kill;
-use nix::sys::pthread::pthread_self;
 use nix::sys::signal::SigSet;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SfdFlags;
@@ -25,6 +23,7 @@ use smc_user::Socket;
 use smc_user::Unserved;
 
 use crate::semantics::answer::answer;
+use crate::semantics::interrupted::interrupted;
 use crate::semantics::rig::await_events;
 use crate::semantics::rig::await_true;
 use crate::semantics::rig::blocked;
@@ -42,24 +41,6 @@ use crate::semantics::Row;
 const DONTWAIT: i32 = libc::MSG_DONTWAIT;
 const TCP_FASTOPEN_CONNECT: i32 = 30;
 const F_SETSIG: i32 = 10;
-
-/// Returns the result of `call` after a signal interrupted it. The signal is repeated until it
-/// returns.
-fn interrupted<T>(call: impl FnOnce() -> T) -> Result<T> {
-    interrupt_calls_by(libc::SIGUSR1)?;
-    let caller = pthread_self();
-    let (returned, waits) = mpsc::channel::<()>();
-    Ok(thread::scope(|scope| {
-        scope.spawn(move || {
-            while waits.recv_timeout(WHILE) == Err(mpsc::RecvTimeoutError::Timeout) {
-                let _ = pthread_kill(caller, Signal::SIGUSR1);
-            }
-        });
-        let result = call();
-        drop(returned);
-        result
-    }))
-}
 
 /// Returns whether a thread that sends with `send` on a closed connection gets SIGPIPE.
 fn raises_sigpipe(rig: &Rig<'_>, send: impl Fn(&Socket) -> Option<Errno> + Sync) -> Result<bool> {
@@ -430,43 +411,6 @@ pub(super) const ROWS: &[Row] = &[
             answer![total]
         })
     }),
-    Row::same("a signal interrupts a receive", "EINTR", |rig| {
-        let pair = rig.pair()?;
-        answer![interrupted(|| pair.server.recv(&mut [0], 0))?]
-    }),
-    Row::same("a signal leaves a receive what it has", "5", |rig| {
-        let pair = rig.pair()?;
-        pair.deliver(b"hello")?;
-        answer![interrupted(|| pair
-            .server
-            .recv(&mut [0; 9], libc::MSG_WAITALL))?]
-    }),
-    Row::same("a signal interrupts a send", "EINTR", |rig| {
-        let pair = rig.pair()?;
-        fill(&pair.client);
-        // It is no error if space is freed late.
-        let sent = interrupted(|| -> smc_user::Result<()> {
-            loop {
-                pair.client.send(b"x", 0)?;
-            }
-        })?;
-        drop(pair.server);
-        answer![sent]
-    }),
-    Row::same("a signal interrupts accept", "EINTR", |rig| {
-        let (listener, _) = rig.listener()?;
-        answer![interrupted(|| listener.accept(0).map(drop))?]
-    }),
-    Row::same(
-        "a signal interrupts connect, the attempt goes on",
-        "EINTR EALREADY",
-        |rig| {
-            let socket = rig.open()?;
-            let first = interrupted(|| socket.connect(rig.silent()))?;
-            socket.set_nonblocking(true)?;
-            answer![first, socket.connect(rig.silent())]
-        },
-    ),
     Row::same(
         "SIGPIPE comes with EPIPE, unless the flags say not",
         "true false",

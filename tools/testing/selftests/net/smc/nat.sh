@@ -155,6 +155,41 @@ time.sleep(8)
 assert s.recv(10) == b''
 "
 
+# The same of a client that waits for space all the time, in one call.
+BLOCKED="
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, int(sys.argv[2]))
+s.connect((sys.argv[1], 8002))
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 3000)
+start = time.monotonic()
+assert s.send(bytes(64 << 20)) == 64 << 20
+print('# %.1f s' % (time.monotonic() - start))
+s.shutdown(socket.SHUT_WR)
+time.sleep(8)
+assert s.recv(10) == b''
+"
+LAZY="
+import socket, sys, time
+listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, int(sys.argv[1]))
+listener.bind(('0.0.0.0', 8002))
+listener.listen()
+connection = listener.accept()[0]
+time.sleep(70)
+while connection.recv(1 << 20):
+    pass
+time.sleep(7)
+"
+blocked() {
+	local server code
+	in_ns b python3 -c "$LAZY" "$1" &
+	server=$!
+	await_port b 8002 && in_ns a python3 -c "$BLOCKED" "$CLUSTER" "$1"
+	code=$?
+	kill "$server" 2>/dev/null
+	wait "$server"
+	return "$code"
+}
+
 forgetful() {
 	in_ns a sh -c 'echo 5 >/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established &&
 		echo 0 >/proc/sys/net/netfilter/nf_conntrack_tcp_loose'
@@ -183,6 +218,7 @@ check "TCP: keepalive has the translation kept" echoed "$KEPT" 0 0
 check "RDMA: and so it has of a connection that is in use" echoed "$KEPT" 256 0
 require "after 40 seconds" in_ns a sh -c 'echo 40 >/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established'
 check "RDMA: without keepalive, too: half a close goes through" echoed "$HALF" 256 7
+check "RDMA: and after one call of more than a minute" blocked 256
 require "a firewall that knows connections" stateful
 check "RDMA: through that firewall" to $NAME --expect smc integrity --mib 1
 require "no firewall" open
