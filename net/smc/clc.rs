@@ -136,7 +136,11 @@ impl<'a> ClcChannel<'a> {
     fn receive_into(&mut self, buf: &mut [u8], left: &mut isize) -> Result<Header, Failure> {
         let seen = self.tcp.peek_until(buf, left, |seen| !is_partial(seen));
         if seen.map_err(fatal)? < HEADER_LEN {
-            return Err(Fatal::Ended.into());
+            // Else the application has shut the socket down.
+            return Err(match self.tcp.has_ended_in_order() {
+                true => Fatal::Ended.into(),
+                false => Fatal::Reset.into(),
+            });
         }
         if let Some(sent) = self.sent.take() {
             self.round_trip = self.round_trip.max(now().saturating_since(sent));

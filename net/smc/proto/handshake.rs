@@ -129,7 +129,7 @@ pub enum Fatal {
     TimedOut,
     /// The connection was reset, or has ended in the middle of the handshake (`ECONNRESET`).
     Reset,
-    /// The stream has ended in order where a message should begin (`ECONNRESET`).
+    /// The peer has ended the stream in order, and there is no whole header of a message (`ECONNRESET`).
     Ended,
     /// A signal ended the wait (`EINTR`).
     Interrupted,
