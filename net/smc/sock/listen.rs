@@ -340,15 +340,24 @@ impl Listener {
     }
 }
 
-/// Limits TCP's queue to the room that the backlog of this listener has left.
+/// Limits TCP's queue to the room that the backlog of this listener has left; called whenever more or fewer connections
+/// wait, there or here. TCP has the same limit for its requests, so it is not lowered while there is room, and then as
+/// little as needed.
 /// Context: any.
 pub(super) fn limit_backlog(this: &Sock) {
+    let numbers = || (this.ready.load(Acquire), this.tcp.pending());
+    let mut now = numbers();
     loop {
-        let ready = this.ready.load(Acquire);
-        this.tcp.limit_backlog(this.sk.max_backlog(), ready);
+        let (backlog, (ready, pending)) = (this.sk.max_backlog(), now);
+        this.tcp
+            .set_max_pending(match pending.saturating_add(ready) > backlog {
+                true => pending.saturating_sub(1),
+                false => backlog,
+            });
         smp_mb(Full);
-        if this.ready.load(Relaxed) == ready {
-            return;
+        match numbers() {
+            later if later == now => return,
+            later => now = later,
         }
     }
 }

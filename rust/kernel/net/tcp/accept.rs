@@ -22,20 +22,19 @@ use crate::{
 };
 
 impl TcpSocket {
-    /// Limits the connections pending for [`TcpSocket::accept`], together with the `others` that wait elsewhere, to
-    /// those that a listener with this backlog may have. TCP has the same limit for its requests, beyond which it sends
-    /// SYN cookies: so it is not lowered as long as there is room. To be called whenever either number has changed.
-    /// Context: any.
-    pub fn limit_backlog(&self, backlog: u32, others: u32) {
-        let sk = self.sk_ptr();
+    /// How many connections are pending for [`TcpSocket::accept`].
+    /// Context: any; it may have changed when this returns.
+    pub fn pending(&self) -> u32 {
         // SAFETY: The socket is alive; the field is read whole.
-        let pending = unsafe { (&raw const (*sk).sk_ack_backlog).read_volatile() };
-        let limit = match pending.saturating_add(others) > backlog {
-            true => backlog.saturating_sub(others),
-            false => backlog,
-        };
+        unsafe { (&raw const (*self.sk_ptr()).sk_ack_backlog).read_volatile() }
+    }
+
+    /// Has TCP drop requests once more connections than `max` are pending. It has the same limit for requests, beyond
+    /// which it sends SYN cookies.
+    /// Context: any.
+    pub fn set_max_pending(&self, max: u32) {
         // SAFETY: The socket is alive; the field is written whole.
-        unsafe { (&raw mut (*sk).sk_max_ack_backlog).write_volatile(limit) };
+        unsafe { (&raw mut (*self.sk_ptr()).sk_max_ack_backlog).write_volatile(max) };
     }
 
     /// Accepts a pending connection, without waiting for one.
