@@ -133,7 +133,7 @@ impl FallbackInfo {
         }
     }
 
-    /// For a client whose SYN nobody answered when it offered SMC.
+    /// For a client whose peer answers no SYN that offers SMC, as this attempt has shown, or one before.
     pub(crate) fn unanswered_syn() -> Self {
         Self {
             cause: Some(Cause::SynUnanswered),

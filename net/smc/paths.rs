@@ -19,13 +19,11 @@ use kernel_ext::{
 use smc_proto::{
     handshake::paths::{
         self,
+        Avoidance,
         Path,
         Verdict, //
     },
-    time::{
-        Duration,
-        Instant, //
-    }, //
+    time::Instant, //
 };
 
 /// Incremented when ports or the names of networks change, which invalidates earlier results.
@@ -66,11 +64,29 @@ impl Paths {
         paths::PathTable::new(&mut self.table.lock()).check(path, generation, now)
     }
 
-    /// Packets did not get through: avoids the path for the time `avoids`.
-    pub(crate) fn failed(&self, path: &Path, avoids: Duration, now: Instant) {
+    /// Packets did not get through: avoids the path for a time.
+    pub(crate) fn failed(&self, path: &Path, avoids: Avoidance, now: Instant) {
         let generation = GENERATION.load(Relaxed);
         self.has_failed.store(true, Relaxed);
         paths::PathTable::new(&mut self.table.lock()).failed(path, generation, avoids, now);
+    }
+
+    /// Packets may not have got through: avoids the path until it is known.
+    pub(crate) fn suspect(&self, path: &Path, avoids: Avoidance, now: Instant) {
+        let generation = GENERATION.load(Relaxed);
+        self.has_failed.store(true, Relaxed);
+        paths::PathTable::new(&mut self.table.lock()).suspect(path, generation, avoids, now);
+    }
+
+    /// Other packets got through: a path that is suspected has failed.
+    pub(crate) fn confirm(&self, path: &Path, avoids: Avoidance, now: Instant) {
+        let generation = GENERATION.load(Relaxed);
+        paths::PathTable::new(&mut self.table.lock()).confirm(path, generation, avoids, now);
+    }
+
+    /// Other packets did not get through, either: the path is suspected no more.
+    pub(crate) fn acquit(&self, path: &Path) {
+        paths::PathTable::new(&mut self.table.lock()).acquit(path);
     }
 
     /// Packets got through: clears the path's failure.

@@ -192,8 +192,6 @@ pub(crate) struct Sock {
     uncounted: Atomic<u32>,
     /// Calls in progress that access the application's memory with TCP's lock held: see `options::outside_handshake`.
     uaccess_calls: Atomic<u32>,
-    /// TCP_WINDOW_CLAMP as the application has it, for another TCP connection in place of the present one.
-    window_clamp: Atomic<u32>,
     /// When a connection that is in use sends a pure ACK over TCP, in jiffies; 0 before the first use.
     pure_ack_due: Atomic<usize>,
     /// Something else in the kernel has the events of the TCP socket, such as a BPF program's socket map.
@@ -255,7 +253,6 @@ impl Sock {
                 is_err_shared: Atomic::new(false),
                 uncounted: Atomic::new(0),
                 uaccess_calls: Atomic::new(0),
-                window_clamp: Atomic::new(0),
                 pure_ack_due: Atomic::new(0),
                 is_unhooked: Atomic::new(false),
                 setup <- new_mutex!((), "smc::Sock::setup"),
@@ -448,7 +445,7 @@ impl Sock {
         drop(hook);
         syn::end_wait(&this);
         match old {
-            Ok(SockState::Connecting(_)) => connect::close(&this),
+            Ok(SockState::Connecting(without_smc)) => connect::close(&this, without_smc.as_ref()),
             Ok(SockState::Listening(listener)) => {
                 listener.close();
                 // The port is to be free when close(2) returns, so the socket's work may not hold it. What runs ends

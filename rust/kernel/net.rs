@@ -69,6 +69,7 @@ pub use stream_socket::{
 };
 pub use tcp::{
     AcceptQueue,
+    BeforeConnect,
     Hook,
     Nagle,
     RequestEnds,

@@ -140,11 +140,11 @@ fn may_be_local(this: &Sock, addr: SockAddr<'_>) -> bool {
 /// Why the attempt that begins, to `addr`, is to be without SMC, as far as that is known before it.
 /// Context: process.
 fn why_not_offered(this: &Sock, addr: SockAddr<'_>) -> Option<FallbackInfo> {
-    let is_avoided = syn::begin(this, addr);
+    syn::begin(this, addr);
     if is_denied(this, addr) {
         return Some(FallbackInfo::denied());
     }
-    is_avoided.then(FallbackInfo::unanswered_syn)
+    syn::is_avoided(this).then(FallbackInfo::unanswered_syn)
 }
 
 /// Whether a rule denies a connection to `addr` SMC, as far as its own address is known.
@@ -165,7 +165,6 @@ fn start_tcp(
     Sock::hook_connection(this)?;
     let offers_smc = info.is_none();
     this.tcp.set_syn_smc(offers_smc);
-    this.window_clamp.store(this.tcp.window_clamp(), Relaxed);
     // What became of an earlier attempt does not matter any more.
     let _ = this.sk.take_err();
     // What was shut down before, as the next handshake is to have the whole connection.
@@ -201,6 +200,7 @@ fn disconnect(this: &Arc<Sock>) -> Result {
     // Its work may be anywhere in the handshake. Without TCP it comes to an end, unless it makes another connection
     // just now: then it is without TCP the next time.
     while this.phase() == Phase::Connecting {
+        note_end(this);
         this.tcp.disconnect()?;
         Sock::schedule_work(this.as_arc_borrow());
         // The work that runs may be that of the listener which the socket was before, and want this lock first.
@@ -324,7 +324,11 @@ pub(super) fn connect_work(this: &Arc<Sock>) {
         Err(e) if e == EISCONN => {}
         Err(e) => return fail(this, attempt, e),
     }
-    let without_smc = this.without_smc();
+    let without_smc = match &*this.state.lock() {
+        SockState::Connecting(info) => *info,
+        // The application has undone the attempt.
+        _ => return,
+    };
     syn::note_answer(this, without_smc.as_ref());
     let outcome = match without_smc {
         Some(info) => Ok(HandshakeResult::Fallback(info)),
@@ -366,15 +370,18 @@ fn give_up_offer(this: &Sock, attempt: u32) {
     }
 }
 
-/// Makes another TCP connection, without SMC: the server has not answered on the present one, or may use it for SMC,
-/// over a link that does not work. Until the attempt is over the application can send nothing and receives nothing. In
-/// the second case the server's application sees a connection that is reset, and then another one.
+/// Makes another TCP connection, without SMC: nobody has answered the SYN, or the server has not answered on the
+/// present one, or may use it for SMC, over a link that does not work. Until the attempt is over the application can
+/// send nothing and receives nothing. In the last case the server's application sees a connection that is reset, and
+/// then another one.
 fn reconnect(this: &Sock, info: FallbackInfo) -> Result {
     let to = SockState::Connecting(Some(info));
     this.transition(&[Phase::Connecting], to)
         .map_err(|_| ECONNABORTED)?;
-    let window_clamp = this.window_clamp.load(Relaxed);
-    match this.tcp.reconnect_without_smc(window_clamp) {
+    if this.late_shutdown.load(Relaxed) == BOTH_DIRECTIONS {
+        return Err(ECONNABORTED);
+    }
+    match this.tcp.reconnect_without_smc(syn::before(this)) {
         Err(e) if e == EINPROGRESS => Ok(()),
         Err(e) if e == ENOTCONN => Err(ECONNABORTED),
         result => result,
@@ -401,6 +408,9 @@ fn note_failure(this: &Sock, attempt: u32, e: Error) {
     }
     this.show_incoming();
     let e = this.tcp.take_err().err().unwrap_or(e);
+    if e == ETIMEDOUT {
+        syn::note_no_answer(this, this.without_smc().as_ref());
+    }
     this.connect_result_pending.store(true, Relaxed);
     this.sk.note_err(e);
     let _ = this.end_attempt(attempt);
@@ -420,21 +430,44 @@ fn cancel_connect(this: &Sock, attempt: u32) {
     this.sk.wake_state();
 }
 
-/// As [`cancel_connect`], of the attempt that there is. The caller holds `setup`.
-pub(super) fn cancel(this: &Sock) {
-    cancel_connect(this, this.attempts.read_acquire());
+/// The application undoes the attempt that there is. Called before TCP is.
+fn note_end(this: &Sock) {
+    if this.tcp.state().is_syn_sent() {
+        syn::note_no_answer(this, this.without_smc().as_ref());
+    }
+}
+
+/// shutdown(2) with argument `how` ends the attempt that there is, if TCP has no connection yet. The caller holds
+/// `setup`.
+///
+/// # Errors
+///
+/// Those of TCP.
+pub(super) fn shutdown(this: &Sock, how: i32) -> Result {
+    note_end(this);
+    this.tcp.shutdown(how)?;
+    if this.phase() == Phase::Connecting && this.tcp.state().is_closed() {
+        cancel_connect(this, this.attempts.read_acquire());
+    }
+    Ok(())
 }
 
 /// The application has closed the socket while it connects. The server may have the connection, and its application may
 /// have accepted it: as over TCP it then sees an orderly end. A handshake in progress comes to an end, as it receives
 /// nothing more.
-pub(super) fn close(this: &Sock) {
+pub(super) fn close(this: &Sock, without_smc: Option<&FallbackInfo>) {
+    if this.tcp.state().is_syn_sent() {
+        syn::note_no_answer(this, without_smc);
+    }
     if this.sk.linger() == Some(0) {
         this.tcp.abort(ECONNABORTED);
     } else {
         let _ = this.tcp.shutdown(2);
     }
 }
+
+/// Both of shutdown(2), as bits of `sk_shutdown`.
+const BOTH_DIRECTIONS: u32 = 3;
 
 /// The address family that dissolves a connection in connect(2).
 const AF_UNSPEC: u16 = 0;

@@ -56,7 +56,8 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
             }
         }
     }
-    // Calls of the application reach TCP from the transition on. A worker does not wait for their locks.
+    // Calls of the application reach TCP from the transition on, and have its lock for as long as they like: what needs
+    // that comes before, or when nobody has it.
     let _ = this.tcp.set_rcvlowat(&this.sk);
     match this.phase() {
         // What is left of an attempt that failed.

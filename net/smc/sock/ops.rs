@@ -164,16 +164,16 @@ impl StreamSocket for Sock {
             }
             return Ok(());
         }
-        this.tcp.shutdown(how)?;
+        match this.phase() {
+            Phase::Connecting => connect::shutdown(&this, how)?,
+            _ => this.tcp.shutdown(how)?,
+        }
         if this.phase() == Phase::Listening && !this.tcp.state().is_listening() {
             listen::stop_listening(&this.into());
         }
-        match this.phase() {
-            // There was no connection yet.
-            Phase::Connecting if this.tcp.state().is_closed() => connect::cancel(&this),
+        if this.phase() == Phase::Fallback {
             // CAST: 0, 1 or 2.
-            Phase::Fallback => this.sk.add_shutdown((how + 1) as u8),
-            _ => {}
+            this.sk.add_shutdown((how + 1) as u8);
         }
         this.sk.wake_state();
         // If the handshake was done in between, it is that connection which is meant.

@@ -43,6 +43,7 @@ use smc_proto::{
 
 use super::{
     fallback,
+    syn,
     Phase,
     Sock, //
 };
@@ -119,10 +120,11 @@ pub(super) fn set(
             Ok(())
         }
         (net::SOL_TCP, net::TCP_WINDOW_CLAMP) => {
+            // No other attempt takes the place of the present one meanwhile.
+            let _setup = this.setup.lock();
             this.tcp.setsockopt(level, name, value)?;
             if this.phase() == Phase::Connecting {
-                let window_clamp = this.tcp.window_clamp();
-                this.window_clamp.store(window_clamp, Relaxed);
+                syn::note_window_clamp(&this);
             }
             Ok(())
         }

@@ -7,7 +7,8 @@
 //! that arrived may have been answered, and the server waits for a PROPOSAL then. (The C module goes on until TCP gives
 //! the connection up.)
 //!
-//! The peer is remembered for a while if it answered the next SYN at once, so that other connections need not wait.
+//! The peer is remembered for a while if it answered the next SYN at once, so that other connections need not wait. If
+//! the application gives an attempt up before, the next one is without the offer, and tells.
 
 use kernel::{
     impl_has_hr_timer,
@@ -35,7 +36,10 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    net::SockAddr,
+    net::{
+        BeforeConnect,
+        SockAddr, //
+    },
     prelude::*, //
 };
 use smc_proto::{
@@ -43,9 +47,11 @@ use smc_proto::{
     handshake::paths::{
         Path,
         Verdict,
+        SUSPICIOUS_WAIT,
         SYN_AVOIDS,
         SYN_WAIT, //
-    }, //
+    },
+    time::Instant, //
 };
 
 use super::{
@@ -69,9 +75,18 @@ pub(super) struct SynWait {
     timer: SpinLock<Option<ArcHrTimerHandle<Sock>>>,
     /// It has expired.
     is_late: Atomic<bool>,
-    /// The address that connect(2) was given. A program of the cgroup may have it changed on the way to TCP.
     #[pin]
-    path: SpinLock<Option<Path>>,
+    attempt: SpinLock<Option<Attempt>>,
+}
+
+/// An attempt to connect.
+#[derive(Clone, Copy)]
+struct Attempt {
+    /// That of the address which connect(2) was given; `None` if TCP will not take it. A program of the cgroup may have
+    /// it changed on the way to TCP.
+    path: Option<Path>,
+    begun: Instant,
+    before: BeforeConnect,
 }
 
 impl SynWait {
@@ -80,7 +95,7 @@ impl SynWait {
         pin_init!(Self {
             timer <- new_spinlock!(None, "smc::SynWait::timer"),
             is_late: Atomic::new(false),
-            path <- new_spinlock!(None, "smc::SynWait::path"),
+            attempt <- new_spinlock!(None, "smc::SynWait::attempt"),
         })
     }
 }
@@ -110,18 +125,40 @@ fn is_waiting(this: &Sock) -> bool {
     this.phase() == Phase::Connecting && this.tcp.state().is_syn_sent()
 }
 
-/// An attempt begins. Returns whether it is to be without SMC from the start, as SYNs that offer it were not answered
-/// at that address a moment ago. The caller holds `setup`.
+/// An attempt begins. The caller holds `setup`.
 /// Context: process.
-pub(super) fn begin(this: &Sock, addr: SockAddr<'_>) -> bool {
+pub(super) fn begin(this: &Sock, addr: SockAddr<'_>) {
     end_wait(this);
     this.syn_wait.is_late.store(false, Relaxed);
-    let path = addr.inet().map(|peer| Path::of_syn(peer.ip));
-    *this.syn_wait.path.lock() = path;
+    *this.syn_wait.attempt.lock() = Some(Attempt {
+        path: addr.inet().map(|peer| Path::of_syn(peer.ip)),
+        begun: clock::now(),
+        before: this.tcp.before_connect(),
+    });
+}
+
+/// What TCP was before the attempt that is in progress.
+pub(super) fn before(this: &Sock) -> BeforeConnect {
+    let attempt = *this.syn_wait.attempt.lock();
+    attempt.map_or_else(BeforeConnect::default, |attempt| attempt.before)
+}
+
+/// The application has set TCP_WINDOW_CLAMP. The caller holds `setup`.
+pub(super) fn note_window_clamp(this: &Sock) {
+    if let Some(attempt) = &mut *this.syn_wait.attempt.lock() {
+        attempt.before.window_clamp = this.tcp.before_connect().window_clamp;
+    }
+}
+
+/// Whether the attempt that begins is to be without SMC, as SYNs that offer it were not answered at that address a
+/// while ago; if not, it is the one that tries it, perhaps. The caller holds `setup`.
+/// Context: process.
+pub(super) fn is_avoided(this: &Sock) -> bool {
+    let attempt = *this.syn_wait.attempt.lock();
     let syns = &namespace::of(&this.sk).syns;
-    path.is_some_and(|path| {
-        let verdict = syns.check(&path, clock::now());
-        matches!(verdict, Verdict::Avoided(_))
+    attempt.is_some_and(|attempt| {
+        let verdict = attempt.path.map(|path| syns.check(&path, attempt.begun));
+        matches!(verdict, Some(Verdict::Avoided(_)))
     })
 }
 
@@ -147,16 +184,53 @@ pub(super) fn is_late(this: &Sock) -> bool {
 
 /// There is a TCP connection; `info` is why the attempt was without SMC, if it was. Remembers what became of the SYNs.
 pub(super) fn note_answer(this: &Sock, info: Option<&FallbackInfo>) {
+    let Some((path, _)) = path(this) else {
+        return;
+    };
     let syns = &namespace::of(&this.sk).syns;
-    let path = *this.syn_wait.path.lock();
-    match (info, path) {
-        (None, Some(path)) => syns.worked(&path),
-        // Not one that was avoided from the start, nor a peer that just did not answer for a while.
-        (Some(info), Some(path)) if info.cause == Some(Cause::SynUnanswered) => {
-            if this.syn_wait.is_late.load(Relaxed) && !this.tcp.has_retransmitted() {
-                syns.failed(&path, SYN_AVOIDS, clock::now());
+    match info {
+        None => syns.worked(&path),
+        // Not a peer that just did not answer for a while.
+        Some(info) if is_unanswered(info) && is_first_syn_answered(this) => {
+            match this.syn_wait.is_late.load(Relaxed) {
+                true => syns.failed(&path, SYN_AVOIDS, clock::now()),
+                false => syns.confirm(&path, SYN_AVOIDS, clock::now()),
             }
         }
-        _ => {}
+        Some(_) => {}
     }
+}
+
+/// The attempt ends before there was an answer, as the application has given it up or set a limit; `info` as for
+/// [`note_answer`].
+pub(super) fn note_no_answer(this: &Sock, info: Option<&FallbackInfo>) {
+    let Some((path, begun)) = path(this) else {
+        return;
+    };
+    let (now, syns) = (clock::now(), &namespace::of(&this.sk).syns);
+    if now.saturating_since(begun) < SUSPICIOUS_WAIT {
+        return;
+    }
+    match info {
+        None => syns.suspect(&path, SYN_AVOIDS, now),
+        Some(info) if is_unanswered(info) => syns.acquit(&path),
+        Some(_) => {}
+    }
+}
+
+/// The path of the last attempt, and when that began.
+fn path(this: &Sock) -> Option<(Path, Instant)> {
+    let attempt = (*this.syn_wait.attempt.lock())?;
+    Some((attempt.path?, attempt.begun))
+}
+
+fn is_unanswered(info: &FallbackInfo) -> bool {
+    info.cause == Some(Cause::SynUnanswered)
+}
+
+/// Whether the peer has answered the first SYN of the last attempt without SMC. A server that has that of the attempt
+/// before, whose answer got lost, answers the second one if it comes from the same port.
+fn is_first_syn_answered(this: &Sock) -> bool {
+    let is_same_port = this.syn_wait.is_late.load(Relaxed) && before(this).is_bound;
+    this.tcp.retransmitted() <= u32::from(is_same_port)
 }

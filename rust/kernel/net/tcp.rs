@@ -52,6 +52,7 @@ pub use hook::{
     TcpEvents, //
 };
 pub use option::SynOption;
+pub use reconnect::BeforeConnect;
 pub use state::TcpState;
 
 /// What holds back small segments.
@@ -218,7 +219,9 @@ impl TcpSocket {
     /// Ends the stream to the peer; does nothing if there is no connection.
     /// Context: may sleep.
     pub fn shutdown_write(&self) {
-        let _ = self.shutdown(SEND);
+        if self.state().is_open() {
+            let _ = self.shutdown(SEND);
+        }
     }
 
     /// Sends what close(2) sends: the end of the stream, or a reset if there is unread data.
@@ -329,8 +332,6 @@ impl TcpSocket {
     pub fn give_up_port(&self) {
         let state = self.state();
         if state.is_listening() {
-            // CAST: A bit of a byte.
-            const PORT_LOCK: u8 = bindings::SOCK_BINDPORT_LOCK as u8;
             // The end of listening gives up a port that the application has not chosen.
             // SAFETY: The socket is alive, and locked.
             self.locked(|sk| unsafe { (*sk).sk_userlocks &= !PORT_LOCK });
@@ -566,6 +567,10 @@ pub(super) unsafe fn put_port(sk: *mut bindings::sock) {
         }
     }
 }
+
+/// A flag of `sk_userlocks`: the port stays when the connection ends, or the listener.
+// CAST: A bit of a byte.
+const PORT_LOCK: u8 = bindings::SOCK_BINDPORT_LOCK as u8;
 
 /// SHUT_WR.
 const SEND: i32 = 1;

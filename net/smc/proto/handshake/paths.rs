@@ -12,16 +12,40 @@ use crate::time::{
     Instant, //
 };
 
-/// Time for which a client takes no path that has failed. Longer than [`SERVER_AVOIDS`], so that the server
-/// is ready to try again when the client is.
-pub const CLIENT_AVOIDS: Duration = Duration::from_secs(40);
+/// For how long a path is not taken that has failed: twice as long with each trial that fails, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Avoidance {
+    /// After the first failure.
+    pub first: Duration,
+    /// At most.
+    pub most: Duration,
+}
 
-/// The same of a server.
-pub const SERVER_AVOIDS: Duration = Duration::from_secs(30);
+impl Avoidance {
+    const fn always(time: Duration) -> Self {
+        Self {
+            first: time,
+            most: time,
+        }
+    }
+}
 
-/// Time for which a client offers no SMC to a peer that answers only those SYNs which do not. A trial takes
-/// [`SYN_WAIT`].
-pub const SYN_AVOIDS: Duration = Duration::from_secs(60);
+/// That of a client. Longer than [`SERVER_AVOIDS`], so that the server is ready to try again when the client is.
+pub const CLIENT_AVOIDS: Avoidance = Avoidance::always(Duration::from_secs(40));
+
+/// That of a server.
+pub const SERVER_AVOIDS: Avoidance = Avoidance::always(Duration::from_secs(30));
+
+/// That of a client which offers no SMC to a peer that answers only those SYNs which do not. A trial takes
+/// [`SYN_WAIT`], and ends in nothing if the application does not wait for so long.
+pub const SYN_AVOIDS: Avoidance = Avoidance {
+    first: Duration::from_secs(60),
+    most: Duration::from_secs(3600),
+};
+
+/// How long a SYN that offers SMC was not answered when the application gave the attempt up, for that to be suspect.
+/// RDMA is for networks with round trips of some milliseconds at most.
+pub const SUSPICIOUS_WAIT: Duration = Duration::from_millis(200);
 
 /// How long a client that offers SMC waits for an answer to its SYN. TCP has repeated the SYN once by then, after a
 /// second, and is about to do so again.
@@ -70,6 +94,12 @@ pub struct PathRecord {
     path: Path,
     failed_at: Instant,
     avoids: Duration,
+    /// It has failed for certain.
+    is_proven: bool,
+    /// It may have failed, again if it has before.
+    is_suspected: bool,
+    /// A connection tries it, or has given that up.
+    is_tried: bool,
     last_used: Instant,
     generation: u32,
 }
@@ -108,29 +138,89 @@ impl<'a> PathTable<'a> {
             return Verdict::Avoided(entry.failed_at);
         }
         entry.failed_at = now;
+        entry.is_tried = true;
         Verdict::Trial
     }
 
     /// The path failed: it is avoided for a time from `now` on.
-    pub fn failed(&mut self, path: &Path, generation: u32, avoids: Duration, now: Instant) {
+    pub fn failed(&mut self, path: &Path, generation: u32, avoids: Avoidance, now: Instant) {
+        let known = self.known(path, generation);
+        let avoids = match known.filter(|entry| entry.is_proven) {
+            Some(entry) if entry.is_tried => entry.avoids.saturating_mul(2).min(avoids.most),
+            // A connection that began before the last failure.
+            Some(entry) => entry.avoids,
+            None => avoids.first,
+        };
         let entry = PathRecord {
             path: *path,
             failed_at: now,
             avoids,
+            is_proven: true,
+            is_suspected: false,
+            is_tried: false,
             last_used: now,
             generation,
         };
-        let is_known = self.place(path).is_some();
-        let place = match is_known {
-            true => self.place(path),
-            false => {
-                let last_used = |place: &&mut PathEntry| place.map(|entry| entry.last_used);
-                self.places.iter_mut().min_by_key(last_used)
-            }
+        // Paths that are suspected make room first.
+        let order = |place: &&mut PathEntry| place.map(|entry| (entry.is_proven, entry.last_used));
+        let place = match self.find(path) {
+            Some(number) => self.places.get_mut(number),
+            None => self.places.iter_mut().min_by_key(order),
         };
         if let Some(place) = place {
             *place = Some(entry);
         }
+    }
+
+    /// The path may have failed: it is avoided from `now` on, until [`Self::confirm`] or [`Self::acquit`] tells, or for
+    /// so long as after a first failure. It takes no room of paths that have failed for certain.
+    pub fn suspect(&mut self, path: &Path, generation: u32, avoids: Avoidance, now: Instant) {
+        let entry = match self.known(path, generation) {
+            Some(entry) => PathRecord {
+                is_suspected: true,
+                ..entry
+            },
+            None => PathRecord {
+                path: *path,
+                failed_at: now,
+                avoids: avoids.first,
+                is_proven: false,
+                is_suspected: true,
+                is_tried: false,
+                last_used: now,
+                generation,
+            },
+        };
+        let is_free = |place: &&mut PathEntry| place.is_none_or(|entry| !entry.is_proven);
+        let last_used = |place: &&mut PathEntry| place.map(|entry| entry.last_used);
+        let place = match self.find(path) {
+            Some(number) => self.places.get_mut(number),
+            None => self.places.iter_mut().filter(is_free).min_by_key(last_used),
+        };
+        if let Some(place) = place {
+            *place = Some(entry);
+        }
+    }
+
+    /// The peer was reached otherwise: if the path was suspected, it has failed.
+    pub fn confirm(&mut self, path: &Path, generation: u32, avoids: Avoidance, now: Instant) {
+        let known = self.known(path, generation);
+        if known.is_some_and(|entry| entry.is_suspected) {
+            self.failed(path, generation, avoids, now);
+        }
+    }
+
+    /// The peer was not reached otherwise, either: the path is suspected no more.
+    pub fn acquit(&mut self, path: &Path) {
+        let Some(place) = self.place(path) else {
+            return;
+        };
+        *place = place
+            .filter(|entry| entry.is_proven)
+            .map(|entry| PathRecord {
+                is_suspected: false,
+                ..entry
+            });
     }
 
     /// The path worked: nothing is known against it any more.
@@ -140,9 +230,18 @@ impl<'a> PathTable<'a> {
         }
     }
 
+    fn known(&self, path: &Path, generation: u32) -> Option<PathRecord> {
+        let entry = (*self.places.get(self.find(path)?)?)?;
+        (entry.generation == generation).then_some(entry)
+    }
+
     fn place(&mut self, path: &Path) -> Option<&mut PathEntry> {
-        let is_it = |place: &&mut PathEntry| place.is_some_and(|entry| entry.path == *path);
-        self.places.iter_mut().find(is_it)
+        self.places.get_mut(self.find(path)?)
+    }
+
+    fn find(&self, path: &Path) -> Option<usize> {
+        let is_it = |place: &PathEntry| place.is_some_and(|entry| entry.path == *path);
+        self.places.iter().position(is_it)
     }
 }
 
@@ -191,6 +290,82 @@ mod tests {
         assert_eq!(paths.check(&rdma, 0, at(59)), Verdict::Usable);
         assert_eq!(paths.check(&syn, 0, at(59)), Verdict::Avoided(at(0)));
         assert_eq!(paths.check(&syn, 0, at(60)), Verdict::Trial);
+    }
+
+    #[test]
+    fn trials_that_fail_become_rare() {
+        let mut places = [None; MAX];
+        let mut paths = PathTable::new(&mut places);
+        let mut now = at(0);
+        for secs in [60, 120, 240, 480, 960, 1920, 3600, 3600] {
+            paths.failed(&path(1), 0, SYN_AVOIDS, now);
+            // As others find that began at the same time.
+            paths.failed(&path(1), 0, SYN_AVOIDS, now);
+            let end = now.saturating_add(Duration::from_secs(secs - 1));
+            assert_eq!(paths.check(&path(1), 0, end), Verdict::Avoided(now));
+            now = now.saturating_add(Duration::from_secs(secs));
+            assert_eq!(paths.check(&path(1), 0, now), Verdict::Trial);
+        }
+        paths.worked(&path(1));
+        paths.failed(&path(1), 0, SYN_AVOIDS, now);
+        let end = now.saturating_add(Duration::from_secs(60));
+        assert_eq!(paths.check(&path(1), 0, end), Verdict::Trial);
+        // Those of RDMA go on as they begin.
+        for secs in [0, 40, 80] {
+            paths.failed(&path(2), 0, CLIENT_AVOIDS, at(secs));
+            assert_eq!(paths.check(&path(2), 0, at(secs + 40)), Verdict::Trial);
+        }
+    }
+
+    #[test]
+    fn a_suspicion_is_confirmed_or_not() {
+        let mut places = [None; MAX];
+        let mut paths = PathTable::new(&mut places);
+        paths.suspect(&path(1), 0, SYN_AVOIDS, at(0));
+        assert_eq!(paths.check(&path(1), 0, at(1)), Verdict::Avoided(at(0)));
+        paths.acquit(&path(1));
+        assert_eq!(paths.check(&path(1), 0, at(1)), Verdict::Usable);
+        // Nobody was suspected.
+        paths.confirm(&path(1), 0, SYN_AVOIDS, at(1));
+        assert_eq!(paths.check(&path(1), 0, at(1)), Verdict::Usable);
+
+        paths.suspect(&path(1), 0, SYN_AVOIDS, at(10));
+        paths.confirm(&path(1), 0, SYN_AVOIDS, at(20));
+        assert_eq!(paths.check(&path(1), 0, at(79)), Verdict::Avoided(at(20)));
+        assert_eq!(paths.check(&path(1), 0, at(80)), Verdict::Trial);
+        // The application does not wait for the end of the trial, the peer answers the next SYN, and then no more.
+        paths.suspect(&path(1), 0, SYN_AVOIDS, at(81));
+        assert_eq!(paths.check(&path(1), 0, at(82)), Verdict::Avoided(at(80)));
+        paths.confirm(&path(1), 0, SYN_AVOIDS, at(82));
+        assert_eq!(paths.check(&path(1), 0, at(201)), Verdict::Avoided(at(82)));
+        assert_eq!(paths.check(&path(1), 0, at(202)), Verdict::Trial);
+        paths.suspect(&path(1), 0, SYN_AVOIDS, at(203));
+        paths.acquit(&path(1));
+        paths.confirm(&path(1), 0, SYN_AVOIDS, at(204));
+        assert_eq!(paths.check(&path(1), 0, at(321)), Verdict::Avoided(at(202)));
+        assert_eq!(paths.check(&path(1), 0, at(322)), Verdict::Trial);
+        // Of another generation, with other ports.
+        paths.suspect(&path(1), 0, SYN_AVOIDS, at(323));
+        paths.confirm(&path(1), 1, SYN_AVOIDS, at(323));
+        assert_eq!(paths.check(&path(1), 1, at(323)), Verdict::Usable);
+    }
+
+    #[test]
+    fn suspicions_make_no_room_of_failures() {
+        let mut places = [None; MAX];
+        let mut paths = PathTable::new(&mut places);
+        for number in 0..MAX as u8 - 1 {
+            paths.failed(&path(number), 0, SYN_AVOIDS, at(0));
+        }
+        for number in 100..200 {
+            paths.suspect(&path(number), 0, SYN_AVOIDS, at(1));
+        }
+        assert_eq!(paths.check(&path(0), 0, at(2)), Verdict::Avoided(at(0)));
+        assert_eq!(paths.check(&path(198), 0, at(2)), Verdict::Usable);
+        assert_eq!(paths.check(&path(199), 0, at(2)), Verdict::Avoided(at(1)));
+        paths.failed(&path(70), 0, SYN_AVOIDS, at(3));
+        paths.suspect(&path(71), 0, SYN_AVOIDS, at(3));
+        assert_eq!(paths.check(&path(71), 0, at(3)), Verdict::Usable);
     }
 
     #[test]

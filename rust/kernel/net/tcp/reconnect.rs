@@ -6,12 +6,22 @@ use core::mem::size_of_val;
 
 use super::{
     SockAddr,
-    TcpSocket, //
+    TcpSocket,
+    PORT_LOCK, //
 };
 use crate::{
     bindings,
     prelude::*, //
 };
+
+/// What a socket was before it connected, and is again for another attempt.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BeforeConnect {
+    /// TCP_WINDOW_CLAMP; 0 if it is not set. Of a connection TCP computes another.
+    pub window_clamp: u32,
+    /// It had a port, which the application has asked for, or can know.
+    pub is_bound: bool,
+}
 
 /// Options of the application that `tcp_disconnect` resets, and that TCP changes for no connection.
 struct ForgottenOptions {
@@ -25,14 +35,14 @@ struct ForgottenOptions {
 
 impl TcpSocket {
     /// Resets the connection or the attempt to make one, or what is left of it, and begins another one to the same
-    /// address, without SMC in the SYN and without waiting. Unless the application has bound a port that it named, the
-    /// new connection has another one. `window_clamp` is the [`Self::window_clamp`] of before.
+    /// address, without SMC in the SYN and without waiting. The new connection has another port, unless it was bound
+    /// before. `before` is the [`Self::before_connect`] of the first attempt.
     ///
     /// # Errors
     ///
     /// `EINPROGRESS` is the usual result; `ENOTCONN` if there is no connection to replace, or the application has shut
     /// it down; TCP's. An attempt that is undone meanwhile goes on: the caller sees to it that none is.
-    pub fn reconnect_without_smc(&self, window_clamp: u32) -> Result {
+    pub fn reconnect_without_smc(&self, before: BeforeConnect) -> Result {
         // That of a connection that has ended, too.
         let mut peer = self.last_peer()?;
         let len = size_of_val(&peer) as i32;
@@ -43,8 +53,12 @@ impl TcpSocket {
             return Err(ENOTCONN);
         }
         let options = self.forgotten_options();
-        self.disconnect()?;
-        self.restore_options(&options, window_clamp);
+        // TCP gives up the port of a bind(2) that named none.
+        let was_locked = self.lock_port(before.is_bound);
+        let disconnected = self.disconnect();
+        self.lock_port(was_locked);
+        disconnected?;
+        self.restore_options(&options, before.window_clamp);
         if state.is_syn_sent() {
             self.forget_sequence();
         }
@@ -54,12 +68,36 @@ impl TcpSocket {
         self.connect(addr, bindings::O_NONBLOCK as i32)
     }
 
-    /// TCP_WINDOW_CLAMP of a socket without a connection; 0 if it is not set. Of a connection TCP computes another.
+    /// What another attempt than the one that is about to begin has to know.
     /// Context: any.
-    pub fn window_clamp(&self) -> u32 {
-        let tcp = self.sk_ptr().cast::<bindings::tcp_sock>();
-        // SAFETY: A live TCP socket; the field is read whole.
-        unsafe { (&raw const (*tcp).window_clamp).read_volatile() }
+    pub fn before_connect(&self) -> BeforeConnect {
+        let sk = self.sk_ptr();
+        let tcp = sk.cast::<bindings::tcp_sock>();
+        // SAFETY: A live TCP socket; the fields are read whole.
+        let (window_clamp, port) = unsafe {
+            (
+                (&raw const (*tcp).window_clamp).read_volatile(),
+                (&raw const (*sk).__sk_common.__bindgen_anon_3.__bindgen_anon_1.skc_num)
+                    .read_volatile(),
+            )
+        };
+        BeforeConnect {
+            window_clamp,
+            is_bound: port != 0,
+        }
+    }
+
+    /// Has TCP keep the port when the connection ends, or not; returns what was before.
+    fn lock_port(&self, keeps: bool) -> bool {
+        self.locked(|sk| {
+            // SAFETY: A live TCP socket, locked.
+            unsafe {
+                let had = (*sk).sk_userlocks & PORT_LOCK != 0;
+                (*sk).sk_userlocks =
+                    (*sk).sk_userlocks & !PORT_LOCK | if keeps { PORT_LOCK } else { 0 };
+                had
+            }
+        })
     }
 
     /// The next connection begins with another sequence number, as one of a new socket does. TCP would go on close to

@@ -153,12 +153,12 @@ impl TcpSocket {
         !unsafe { (&raw const (*csk).icsk_ulp_ops).read_volatile() }.is_null()
     }
 
-    /// Whether a segment of the connection, or of the attempt to make one, was sent again.
+    /// How many segments of the connection, or of the attempt to make one, were sent again.
     /// Context: any; it may have changed when this returns.
-    pub fn has_retransmitted(&self) -> bool {
+    pub fn retransmitted(&self) -> u32 {
         let tcp = self.sk_ptr().cast::<bindings::tcp_sock>();
         // SAFETY: A live TCP socket; the field is read whole.
-        unsafe { (&raw const (*tcp).total_retrans).read_volatile() > 0 }
+        unsafe { (&raw const (*tcp).total_retrans).read_volatile() }
     }
 
     /// Takes the pending error.

@@ -60,10 +60,63 @@ dropping() {
 	filtering "tcp option 254 exists drop" "$@"
 }
 
+# Clients that give a connection up sooner than it is tried without the option: by closing the socket, or with a limit
+# of TCP. Then the next one is tried without at once.
+IMPATIENT="
+import errno, select, socket, sys
+how = sys.argv[1]
+def attempt():
+    s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+    if how == 'limit':
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1500)
+    s.setblocking(False)
+    assert s.connect_ex(('$IP_B', 7000)) == errno.EINPROGRESS
+    poll = select.poll()
+    poll.register(s, select.POLLOUT)
+    if not poll.poll(10000 if how == 'limit' else 500):
+        if how == 'shutdown':
+            s.shutdown(socket.SHUT_RDWR)
+        s.close()
+        return False
+    return s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+results = [attempt() for _ in range(6)]
+print('#', results)
+assert results == [False] + [True] * 5
+"
+impatient() {
+	local code=0 how
+	start_server 7000
+	for how in close shutdown limit; do
+		forget && in_ns a python3 -c "$IMPATIENT" "$how" || code=1
+	done
+	stop_servers
+	return "$code"
+}
+
+# A port that bind(2) has chosen stays that of the socket.
+CHOSEN="
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+s.bind(('$IP_A', 0))
+port = s.getsockname()[1]
+s.settimeout(20)
+s.connect(('$IP_B', 7000))
+print('#', port, s.getsockname())
+assert s.getsockname() == ('$IP_A', port)
+"
+chosen() {
+	local code
+	start_server 7000 && forget && in_ns a python3 -c "$CHOSEN"
+	code=$?
+	stop_servers
+	return "$code"
+}
+
 # A client with a port of its own, whose SYN arrives while a firewall of its end drops each SYN-ACK with the option.
 BOUND="
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 s.bind(('$IP_A', 5555))
 s.settimeout(20)
 s.connect(('$IP_B', 7000))
@@ -72,7 +125,7 @@ answer_dropped() {
 	local code
 	in_ns a nft "table inet dropped { chain in { type filter hook prerouting priority -500;
 		tcp flags & (syn|ack) == (syn|ack) tcp option 254 exists drop; }; }"
-	start_server 7000 && forget && in_ns a python3 -c "$BOUND"
+	start_server 7000 && forget && in_ns a python3 -c "$BOUND" && in_time 1.5 in_ns a python3 -c "$BOUND"
 	code=$?
 	stop_servers
 	in_ns a nft delete table inet dropped
@@ -262,7 +315,9 @@ check "SMC afterwards" options 1 1 smc_path
 check "a SYN with the option is dropped: another one without it, soon" options 0 0 dropping remembers
 check "it is said why" dropping says_why
 check "and everything else as over TCP" dropping unanswered
-check "a SYN-ACK with the option is dropped: the next attempt from the same port" answer_dropped
+check "clients that do not wait for so long: the next connection is there at once" dropping impatient
+check "a port that bind(2) has chosen stays" dropping chosen
+check "a SYN-ACK with the option is dropped: another attempt from the same port, and the next one at once" answer_dropped
 require "that is forgotten" forget
 check "SMC once it is not dropped any more" options 1 1 smc_path
 check "module unloads" within 20 unload_smc
