@@ -72,10 +72,10 @@ impl Paths {
     }
 
     /// Packets may not have got through: avoids the path until it is known.
-    pub(crate) fn suspect(&self, path: &Path, avoids: Avoidance, now: Instant) {
+    pub(crate) fn suspect(&self, path: &Path, now: Instant) {
         let generation = GENERATION.load(Relaxed);
         self.has_failed.store(true, Relaxed);
-        paths::PathTable::new(&mut self.table.lock()).suspect(path, generation, avoids, now);
+        paths::PathTable::new(&mut self.table.lock()).suspect(path, generation, now);
     }
 
     /// Other packets got through: a path that is suspected has failed.

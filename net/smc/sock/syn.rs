@@ -212,7 +212,7 @@ pub(super) fn note_no_answer(this: &Sock, info: Option<&FallbackInfo>) {
         return;
     }
     match info {
-        None => syns.suspect(&path, SYN_AVOIDS, now),
+        None => syns.suspect(&path, now),
         Some(info) if is_unanswered(info) => syns.acquit(&path),
         Some(_) => {}
     }

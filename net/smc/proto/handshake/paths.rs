@@ -36,12 +36,17 @@ pub const CLIENT_AVOIDS: Avoidance = Avoidance::always(Duration::from_secs(40));
 /// That of a server.
 pub const SERVER_AVOIDS: Avoidance = Avoidance::always(Duration::from_secs(30));
 
-/// That of a client which offers no SMC to a peer that answers only those SYNs which do not. A trial takes
-/// [`SYN_WAIT`], and ends in nothing if the application does not wait for so long.
+/// That of a client which offers no SMC to a peer that answers only those SYNs which do not. A peer that has just begun
+/// to listen looks like that. A trial takes [`SYN_WAIT`], and ends in nothing if the application does not wait for so
+/// long.
 pub const SYN_AVOIDS: Avoidance = Avoidance {
-    first: Duration::from_secs(60),
+    first: Duration::from_secs(10),
     most: Duration::from_secs(3600),
 };
+
+/// For how long a path is not taken that is suspected, unless it is known before: applications may try again after
+/// minutes.
+pub const SUSPECTED: Duration = Duration::from_secs(300);
 
 /// How long a SYN that offers SMC was not answered when the application gave the attempt up, for that to be suspect.
 /// RDMA is for networks with round trips of some milliseconds at most.
@@ -133,7 +138,11 @@ impl<'a> PathTable<'a> {
             return Verdict::Usable;
         }
         entry.last_used = now;
-        let until = entry.failed_at.saturating_add(entry.avoids);
+        let avoids = match entry.is_suspected {
+            true => entry.avoids.max(SUSPECTED),
+            false => entry.avoids,
+        };
+        let until = entry.failed_at.saturating_add(avoids);
         if !until.is_due(now) {
             return Verdict::Avoided(entry.failed_at);
         }
@@ -172,9 +181,9 @@ impl<'a> PathTable<'a> {
         }
     }
 
-    /// The path may have failed: it is avoided from `now` on, until [`Self::confirm`] or [`Self::acquit`] tells, or for
-    /// so long as after a first failure. It takes no room of paths that have failed for certain.
-    pub fn suspect(&mut self, path: &Path, generation: u32, avoids: Avoidance, now: Instant) {
+    /// The path may have failed: it is avoided until [`Self::confirm`] or [`Self::acquit`] tells, or for [`SUSPECTED`].
+    /// It takes no room of paths that have failed for certain.
+    pub fn suspect(&mut self, path: &Path, generation: u32, now: Instant) {
         let entry = match self.known(path, generation) {
             Some(entry) => PathRecord {
                 is_suspected: true,
@@ -183,7 +192,7 @@ impl<'a> PathTable<'a> {
             None => PathRecord {
                 path: *path,
                 failed_at: now,
-                avoids: avoids.first,
+                avoids: Duration::ZERO,
                 is_proven: false,
                 is_suspected: true,
                 is_tried: false,
@@ -287,9 +296,9 @@ mod tests {
             ..syn
         };
         paths.failed(&syn, 0, SYN_AVOIDS, at(0));
-        assert_eq!(paths.check(&rdma, 0, at(59)), Verdict::Usable);
-        assert_eq!(paths.check(&syn, 0, at(59)), Verdict::Avoided(at(0)));
-        assert_eq!(paths.check(&syn, 0, at(60)), Verdict::Trial);
+        assert_eq!(paths.check(&rdma, 0, at(9)), Verdict::Usable);
+        assert_eq!(paths.check(&syn, 0, at(9)), Verdict::Avoided(at(0)));
+        assert_eq!(paths.check(&syn, 0, at(10)), Verdict::Trial);
     }
 
     #[test]
@@ -297,7 +306,7 @@ mod tests {
         let mut places = [None; MAX];
         let mut paths = PathTable::new(&mut places);
         let mut now = at(0);
-        for secs in [60, 120, 240, 480, 960, 1920, 3600, 3600] {
+        for secs in [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 3600, 3600] {
             paths.failed(&path(1), 0, SYN_AVOIDS, now);
             // As others find that began at the same time.
             paths.failed(&path(1), 0, SYN_AVOIDS, now);
@@ -308,7 +317,7 @@ mod tests {
         }
         paths.worked(&path(1));
         paths.failed(&path(1), 0, SYN_AVOIDS, now);
-        let end = now.saturating_add(Duration::from_secs(60));
+        let end = now.saturating_add(Duration::from_secs(10));
         assert_eq!(paths.check(&path(1), 0, end), Verdict::Trial);
         // Those of RDMA go on as they begin.
         for secs in [0, 40, 80] {
@@ -321,7 +330,7 @@ mod tests {
     fn a_suspicion_is_confirmed_or_not() {
         let mut places = [None; MAX];
         let mut paths = PathTable::new(&mut places);
-        paths.suspect(&path(1), 0, SYN_AVOIDS, at(0));
+        paths.suspect(&path(1), 0, at(0));
         assert_eq!(paths.check(&path(1), 0, at(1)), Verdict::Avoided(at(0)));
         paths.acquit(&path(1));
         assert_eq!(paths.check(&path(1), 0, at(1)), Verdict::Usable);
@@ -329,25 +338,31 @@ mod tests {
         paths.confirm(&path(1), 0, SYN_AVOIDS, at(1));
         assert_eq!(paths.check(&path(1), 0, at(1)), Verdict::Usable);
 
-        paths.suspect(&path(1), 0, SYN_AVOIDS, at(10));
-        paths.confirm(&path(1), 0, SYN_AVOIDS, at(20));
-        assert_eq!(paths.check(&path(1), 0, at(79)), Verdict::Avoided(at(20)));
-        assert_eq!(paths.check(&path(1), 0, at(80)), Verdict::Trial);
-        // The application does not wait for the end of the trial, the peer answers the next SYN, and then no more.
-        paths.suspect(&path(1), 0, SYN_AVOIDS, at(81));
-        assert_eq!(paths.check(&path(1), 0, at(82)), Verdict::Avoided(at(80)));
-        paths.confirm(&path(1), 0, SYN_AVOIDS, at(82));
-        assert_eq!(paths.check(&path(1), 0, at(201)), Verdict::Avoided(at(82)));
-        assert_eq!(paths.check(&path(1), 0, at(202)), Verdict::Trial);
-        paths.suspect(&path(1), 0, SYN_AVOIDS, at(203));
+        // Nor when nobody has asked for minutes.
+        paths.suspect(&path(2), 0, at(0));
+        assert_eq!(paths.check(&path(2), 0, at(299)), Verdict::Avoided(at(0)));
+        assert_eq!(paths.check(&path(2), 0, at(300)), Verdict::Trial);
+
+        paths.suspect(&path(1), 0, at(10));
+        paths.confirm(&path(1), 0, SYN_AVOIDS, at(40));
+        assert_eq!(paths.check(&path(1), 0, at(49)), Verdict::Avoided(at(40)));
+        assert_eq!(paths.check(&path(1), 0, at(50)), Verdict::Trial);
+        // The application does not wait for the end of the trial, tries again late, and the peer answers.
+        paths.suspect(&path(1), 0, at(51));
+        assert_eq!(paths.check(&path(1), 0, at(90)), Verdict::Avoided(at(50)));
+        paths.confirm(&path(1), 0, SYN_AVOIDS, at(90));
+        assert_eq!(paths.check(&path(1), 0, at(109)), Verdict::Avoided(at(90)));
+        assert_eq!(paths.check(&path(1), 0, at(110)), Verdict::Trial);
+        // The peer is gone.
+        paths.suspect(&path(1), 0, at(111));
         paths.acquit(&path(1));
-        paths.confirm(&path(1), 0, SYN_AVOIDS, at(204));
-        assert_eq!(paths.check(&path(1), 0, at(321)), Verdict::Avoided(at(202)));
-        assert_eq!(paths.check(&path(1), 0, at(322)), Verdict::Trial);
+        paths.confirm(&path(1), 0, SYN_AVOIDS, at(112));
+        assert_eq!(paths.check(&path(1), 0, at(129)), Verdict::Avoided(at(110)));
+        assert_eq!(paths.check(&path(1), 0, at(130)), Verdict::Trial);
         // Of another generation, with other ports.
-        paths.suspect(&path(1), 0, SYN_AVOIDS, at(323));
-        paths.confirm(&path(1), 1, SYN_AVOIDS, at(323));
-        assert_eq!(paths.check(&path(1), 1, at(323)), Verdict::Usable);
+        paths.suspect(&path(1), 0, at(131));
+        paths.confirm(&path(1), 1, SYN_AVOIDS, at(131));
+        assert_eq!(paths.check(&path(1), 1, at(131)), Verdict::Usable);
     }
 
     #[test]
@@ -358,13 +373,13 @@ mod tests {
             paths.failed(&path(number), 0, SYN_AVOIDS, at(0));
         }
         for number in 100..200 {
-            paths.suspect(&path(number), 0, SYN_AVOIDS, at(1));
+            paths.suspect(&path(number), 0, at(1));
         }
         assert_eq!(paths.check(&path(0), 0, at(2)), Verdict::Avoided(at(0)));
         assert_eq!(paths.check(&path(198), 0, at(2)), Verdict::Usable);
         assert_eq!(paths.check(&path(199), 0, at(2)), Verdict::Avoided(at(1)));
         paths.failed(&path(70), 0, SYN_AVOIDS, at(3));
-        paths.suspect(&path(71), 0, SYN_AVOIDS, at(3));
+        paths.suspect(&path(71), 0, at(3));
         assert_eq!(paths.check(&path(71), 0, at(3)), Verdict::Usable);
     }
 
