@@ -100,8 +100,8 @@ impl Request {
         fd
     }
 
-    /// Tries an SMC socket of the requested family, then AF_SMC. Returns -1 for an error that TCP would meet, too, for
-    /// example EMFILE.
+    /// Tries an SMC socket of the requested family, then AF_SMC. That ends with an error that TCP may meet, too, for
+    /// example EMFILE, or that is of this moment, as the module is just being loaded or unloaded (ENODEV, ENOMEM).
     ///
     /// The order matters for filters by family: a service that is restricted to AF_INET may open the
     /// first, and control group programs, with which `ip vrf exec` binds sockets, do not run for
@@ -125,10 +125,10 @@ impl Request {
                 return Ok(fd);
             }
             refusal.error = errno();
-            if !convert::is_unavailable(refusal.error) {
-                return Ok(fd);
-            }
             refusal.is_absent &= convert::is_absent(refusal.error);
+            if !convert::is_unavailable(refusal.error) {
+                break;
+            }
         }
         Err(refusal)
     }
@@ -202,6 +202,28 @@ mod tests {
         let fd = request.open(&Config::default(), absence, kernel);
         let result = if fd < 0 { Err(errno()) } else { Ok(fd) };
         (result, asked.into_inner())
+    }
+
+    #[test]
+    fn an_error_of_the_moment_is_no_error_of_tcp() {
+        let request = Request {
+            domain: libc::AF_INET,
+            kind: libc::SOCK_STREAM,
+            protocol: 0,
+            smc_protocol: 0,
+        };
+        for error in [libc::ENODEV, libc::ENOMEM, libc::ENOBUFS] {
+            let absence = Absence::new();
+            let kernel = |_, _, protocol| match protocol {
+                convert::IPPROTO_SMC => fail(error),
+                _ => 7,
+            };
+            assert_eq!(request.open(&Config::default(), &absence, kernel), 7);
+            assert!(!absence.is_known());
+        }
+        let full = |_, _, _| fail(libc::EMFILE);
+        let fd = request.open(&Config::default(), &Absence::new(), full);
+        assert_eq!((fd, errno()), (-1, libc::EMFILE));
     }
 
     #[test]
