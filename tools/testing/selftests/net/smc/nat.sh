@@ -160,10 +160,10 @@ BLOCKED="
 import socket, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, int(sys.argv[2]))
 s.connect((sys.argv[1], 8002))
-s.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 3000)
 start = time.monotonic()
 assert s.send(bytes(64 << 20)) == 64 << 20
 print('# %.1f s' % (time.monotonic() - start))
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 3000)
 s.shutdown(socket.SHUT_WR)
 time.sleep(8)
 assert s.recv(10) == b''
@@ -181,7 +181,7 @@ time.sleep(7)
 "
 blocked() {
 	local server code
-	in_ns b python3 -c "$LAZY" "$1" &
+	ip netns exec b python3 -c "$LAZY" "$1" &
 	server=$!
 	await_port b 8002 && in_ns a python3 -c "$BLOCKED" "$CLUSTER" "$1"
 	code=$?
