@@ -47,6 +47,7 @@
 #include <net/inet_common.h>
 #include <net/ipv6.h>
 #include <net/l3mdev.h>
+#include <net/vxlan.h>
 #include <net/netns/generic.h>
 #include <net/proto_memory.h>
 #include <net/protocol.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* include/net/route.h, include/net/neighbour.h, include/linux/inetdevice.h, include/net/addrconf.h,
- * include/net/l3mdev.h
+ * include/net/l3mdev.h, include/linux/netdevice.h, include/net/vxlan.h
  */
 struct dst_entry *smc_helper_sk_dst_get_rcu(struct sock *sk)
 {
@@ -51,6 +51,11 @@ bool smc_helper_is_vlan_dev(const struct net_device *dev)
 u16 smc_helper_vlan_id(const struct net_device *dev)
 {
 	return vlan_dev_vlan_id(dev);
+}
+
+bool smc_helper_netif_hides_packets(const struct net_device *dev)
+{
+	return netif_is_macsec(dev) || netif_is_vxlan(dev);
 }
 
 int smc_helper_netdev_vrf_rcu(const struct net_device *dev)

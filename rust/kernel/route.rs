@@ -46,7 +46,8 @@ pub struct RouteDevice {
     pub name: NetdevName,
     /// VLAN id of the packets: that of the device if it is a VLAN device, else that of the first VLAN device below it.
     pub vlan: Option<u16>,
-    /// The bottom of the device stack, following the first lower device of each; the device itself if it has none.
+    /// The bottom of the device stack, following the first lower device of each, or above that the first one that hides
+    /// packets (see [`hides_packets`]); the device itself if it has no lower one, or hides them.
     pub base: LowerDevice,
 }
 
@@ -396,12 +397,27 @@ unsafe extern "C" fn if_vlan(
     i32::from(vlan.is_some())
 }
 
-/// Returns the bottom of the device stack below `dev`.
+/// Whether a device encrypts packets (MACsec), or sends them in others (VXLAN): what goes by a device below it is not
+/// on its network.
+///
+/// # Safety
+///
+/// `dev` must be valid.
+pub(crate) unsafe fn hides_packets(dev: NonNull<bindings::net_device>) -> bool {
+    // SAFETY: By the caller's promise.
+    unsafe { bindings::netif_hides_packets(dev.as_ptr()) }
+}
+
+/// Returns the bottom of the device stack below `dev`, or the first device that hides packets.
 ///
 /// # Safety
 ///
 /// `dev` must be valid, and this an RCU read section.
 unsafe fn base_of(dev: NonNull<bindings::net_device>) -> NonNull<bindings::net_device> {
+    // SAFETY: By the caller's promise.
+    if unsafe { hides_packets(dev) } {
+        return dev;
+    }
     let mut base = dev;
     let mut private = bindings::netdev_nested_priv {
         data: (&raw mut base).cast(),
@@ -415,7 +431,7 @@ unsafe fn base_of(dev: NonNull<bindings::net_device>) -> NonNull<bindings::net_d
     base
 }
 
-/// Stops the walk at a device without lower devices.
+/// Stops the walk at a device without lower devices, or one that hides packets.
 ///
 /// # Safety
 ///
@@ -428,7 +444,9 @@ unsafe extern "C" fn if_bottom(
     const BOTTOM: u8 = 1;
     // SAFETY: The device is valid during the walk; a byte is read whole.
     let level = unsafe { (&raw const (*dev).lower_level).read_volatile() };
-    let Some(dev) = NonNull::new(dev).filter(|_| level <= BOTTOM) else {
+    // SAFETY: As above.
+    let is_end = |dev: &NonNull<_>| level <= BOTTOM || unsafe { hides_packets(*dev) };
+    let Some(dev) = NonNull::new(dev).filter(is_end) else {
         return 0;
     };
     // SAFETY: `base_of` passes a pointer to the result.

@@ -12,7 +12,8 @@ use kernel_ext::{
     ib::{
         Device,
         GidEntry,
-        GidKind, //
+        GidKind,
+        NetdevId, //
     },
     net::{
         NetNsId,
@@ -312,7 +313,7 @@ impl IbDevice {
     ) -> Result<PortGid, Cause> {
         self.check_active(port)?;
         let vlan = route.vlan.unwrap_or(NO_VLAN);
-        let is_here = |gid: &GidEntry| is_v2(gid) && is_in(net, gid);
+        let is_here = |gid: &GidEntry| is_v2(gid) && self.is_in(port, net, gid);
         let found = match own {
             IpAddr::V4(own) => self.port_gid(port, vlan, |gid| {
                 is_here(gid) && self.device.is_onlink(port, gid.index, own.octets())
@@ -340,8 +341,16 @@ impl IbDevice {
             return Err(Cause::NoRoceV1);
         }
         let vlan = route.vlan.unwrap_or(NO_VLAN);
-        self.port_gid(port, vlan, |gid| is_v1(gid) && is_in(net, gid))
+        self.port_gid(port, vlan, |gid| is_v1(gid) && self.is_in(port, net, gid))
             .ok_or(Cause::NoRoceV1)
+    }
+
+    /// Whether the GID's network device is in the namespace `net`, and packets with the GID are those that the device
+    /// would send: what a port below MACsec sends is not encrypted, and beside a VXLAN.
+    fn is_in(&self, port: u32, net: NetNsId, gid: &GidEntry) -> bool {
+        let is_of_port = |dev: &NetdevId| self.device.port_netdev_eq(port, dev.address);
+        let is_it = |dev: &NetdevId| dev.net == net && (!dev.hides_packets || is_of_port(dev));
+        gid.netdev.as_ref().is_some_and(is_it)
     }
 
     fn check_active(&self, port: u32) -> Result<(), Cause> {
@@ -395,11 +404,11 @@ impl IbDevice {
             PeerPort::Any => None,
         };
         if wanted.version == Version::V1 {
-            let is_it = |gid: &GidEntry| is_v1(gid) && is_in(wanted.net, gid);
+            let is_it = |gid: &GidEntry| is_v1(gid) && self.is_in(port, wanted.net, gid);
             let found = self.port_gid(port, wanted.vlan, is_it)?;
             return (found.info.pnetid == wanted.pnetid).then_some(found);
         }
-        let is_in_net = |gid: &GidEntry| is_v2(gid) && is_in(wanted.net, gid);
+        let is_in_net = |gid: &GidEntry| is_v2(gid) && self.is_in(port, wanted.net, gid);
         let Some(peer) = peer.filter(|peer| peer.iwarp().is_none()) else {
             // The peer answers whether it has a reachable RoCE port; a group with gateways would use the route to that
             // one.
@@ -434,9 +443,4 @@ fn is_v2(gid: &GidEntry) -> bool {
 fn is_on(route: &RouteDevice, gid: &GidEntry) -> bool {
     let netdev = gid.netdev.as_ref();
     netdev.is_some_and(|dev| dev.address == route.address)
-}
-
-/// Whether the GID's network device is in the namespace `net`.
-fn is_in(net: NetNsId, gid: &GidEntry) -> bool {
-    gid.netdev.as_ref().is_some_and(|dev| dev.net == net)
 }

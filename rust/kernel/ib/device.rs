@@ -123,6 +123,8 @@ pub struct NetdevId {
     pub address: usize,
     /// Its network namespace.
     pub net: NetNsId,
+    /// It encrypts packets (MACsec), or sends them in others (VXLAN).
+    pub hides_packets: bool,
 }
 
 /// Name of a device.
@@ -421,6 +423,8 @@ impl NetdevId {
             address: netdev.as_ptr() as usize,
             // SAFETY: By the caller's promise.
             net: NetNsId::of(unsafe { bindings::dev_net(netdev.as_ptr()) }),
+            // SAFETY: As above.
+            hides_packets: unsafe { route::hides_packets(netdev) },
         }
     }
 }

@@ -61,6 +61,7 @@ const MODULES: &[&str] = &[
     "drivers/infiniband/core",
     "drivers/infiniband/sw",
     "drivers/net/bonding",
+    "drivers/net/vxlan",
     "fs/9p",
     "fs/configfs",
     "fs/netfs",
@@ -71,6 +72,7 @@ const MODULES: &[&str] = &[
 /// The same for single files in `drivers/net`.
 const NET_MODULES: &[&str] = &[
     "dummy",
+    "macsec",
     "macvlan",
     "net_failover",
     "tun",
@@ -87,23 +89,26 @@ pub(super) fn ensure(dirs: &Dirs, flavour: Flavour, series: &str, update: bool) 
     let _lock = lock(&cache.join("lock"), "fetch of Debian's kernels")?;
     let root = cache.join("root");
     let release = here.join("release");
-    let made_of = format!("{} {}", SUITES.join(" "), TOOLS.join(" "));
-    let is_there =
-        |dir: &Path| fs::read_to_string(dir.join(".made-of")).is_ok_and(|s| s == made_of);
-    if !is_there(&root) || !is_there(&here) || update {
+    let tools = format!("{} {}", SUITES.join(" "), TOOLS.join(" "));
+    let kernel = format!("{tools} {} {}", MODULES.join(" "), NET_MODULES.join(" "));
+    let is_made_of = |dir: &Path, parts: &str| {
+        fs::read_to_string(dir.join(".made-of")).is_ok_and(|made_of| made_of == parts)
+    };
+    let (has_root, has_kernel) = (is_made_of(&root, &tools), is_made_of(&here, &kernel));
+    if !has_root || !has_kernel || update {
         let start = Instant::now();
         eprintln!("Debian's own kernel {series}: fetching it with its source and compilers (500 MB, once)");
         let apt = Apt::new(&dirs.cache.join("apt/stock"), &apt::mirror()?, SUITES)?;
-        if !is_there(&root) {
+        if !has_root {
             unpack_tools(&apt, &root)?;
-            fs::write(root.join(".made-of"), &made_of)?;
+            fs::write(root.join(".made-of"), &tools)?;
         }
         // An update that is interrupted begins again.
-        if is_there(&here) {
+        if has_kernel {
             fs::remove_file(here.join(".made-of"))?;
         }
         fetch(dirs, &apt, series, &here, &root)?;
-        fs::write(here.join(".made-of"), &made_of)?;
+        fs::write(here.join(".made-of"), &kernel)?;
         eprintln!(
             "Debian's own kernel {series}: there after {} s",
             start.elapsed().as_secs()

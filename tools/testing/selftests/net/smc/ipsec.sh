@@ -4,7 +4,8 @@
 # every: 5 days
 # timeout: 300
 # cpus: 1
-# What IPsec protects goes over TCP, as RDMA would bypass it: by policies of the machine, and of a socket.
+# What IPsec protects goes over TCP, as RDMA would bypass it: by policies of the machine, and of a socket. So does what
+# MACsec encrypts, or a VXLAN carries, by a device on top of that with the RDMA port.
 
 . "${LIB:=${0%/*}/lib.sh}"
 
@@ -33,6 +34,54 @@ protect() {
 
 unprotect() {
 	each_end ip xfrm policy flush && each_end ip xfrm state flush
+}
+
+# up_hidden KIND: devices of that kind on the wire, with addresses of their own.
+up_hidden() {
+	local ns number=1 other=b
+	for ns in a b; do
+		case $1 in
+		macsec)
+			ip -n $ns link add link wire_$ns hidden type macsec encrypt on &&
+				ip -n $ns macsec add hidden tx sa 0 pn 1 on key 00 0123456789abcdef0123456789abcdef &&
+				ip -n $ns macsec add hidden rx port 1 address "$(mac $other)" &&
+				ip -n $ns macsec add hidden rx port 1 address "$(mac $other)" sa 0 pn 1 on \
+					key 00 0123456789abcdef0123456789abcdef || return
+			;;
+		vxlan)
+			ip -n $ns link add hidden type vxlan id 7 dev wire_$ns dstport 4789 \
+				remote "10.9.0.$((3 - number))" || return
+			;;
+		esac
+		ip -n $ns link set hidden up && ip -n $ns address add fd00:77::$number/64 dev hidden nodad || return
+		number=2 other=a
+	done
+	within 10 ip netns exec a ping -c 1 -W 1 fd00:77::2 >/dev/null
+}
+
+# The RDMA devices below have these addresses as well.
+hidden_ipv4() {
+	ip -n a address add 10.77.0.1/24 dev hidden && ip -n b address add 10.77.0.2/24 dev hidden &&
+		within 10 ip netns exec a ping -c 1 -W 1 10.77.0.2 >/dev/null
+}
+
+down_hidden() {
+	each_end ip link delete hidden
+}
+
+# hidden MODE ADDRESS: connections to that address are of this mode, soon.
+hidden() {
+	"$BIN/smctest" --client-netns=a --server-netns=b --addr="$2" --expect "$1" path &&
+		"$BIN/smctest" --client-netns=a --server-netns=b --addr="$2" --expect "$1" integrity --mib 1
+}
+
+# A port of RDMA on the encrypted network itself.
+rdma_within() {
+	in_ns a rdma link add rxe_in_a type rxe netdev hidden && in_ns b rdma link add rxe_in_b type rxe netdev hidden
+}
+
+rdma_without() {
+	in_ns a rdma link delete rxe_in_a && in_ns b rdma link delete rxe_in_b
 }
 
 # signed: segments of TCP were.
@@ -95,5 +144,16 @@ check "SMC again" smctest --port 7010 --expect smc path
 check "a policy of the client's socket" client_has_policy
 check "a policy of the listener" listener_has_policy
 stop_servers
+for kind in macsec vxlan; do
+	require "$kind" up_hidden $kind
+	check "$kind: the device below has RDMA, which would bypass it" hidden tcp fd00:77::2
+	require "IPv4" hidden_ipv4
+	check "$kind: with IPv4, too" hidden tcp 10.77.0.2
+	require "a port on the device itself" rdma_within
+	check "$kind: that is used" hidden smc 10.77.0.2
+	require "it goes" rdma_without
+	require "no $kind" down_hidden
+done
+check "SMC on the wire" smctest --port 7010 --expect smc path
 check "module unloads" within 20 unload_smc
 finish
