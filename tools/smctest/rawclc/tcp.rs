@@ -137,6 +137,19 @@ impl<'a> RawTcp<'a> {
         Self::accept_by(wire, flow, &SYN_OPTIONS)
     }
 
+    /// As [`Self::accept`]. `None` if the kernel has given the attempt up, as this process was too slow to answer; the
+    /// next one, which offers no SMC, is refused then.
+    pub(super) fn accept_in_time(wire: &'a Socket, flow: Flow) -> Result<Option<Self>> {
+        let mut tcp = Self::requested(wire, flow, &SYN_OPTIONS)?;
+        tcp.transmit(SYN | ACK, &[])?;
+        let answer = tcp.answer(|segment| segment.flags & (ACK | RST) != 0)?;
+        if answer.flags & RST == 0 {
+            return Ok(Some(tcp));
+        }
+        Self::requested(wire, flow, &[])?.reset()?;
+        Ok(None)
+    }
+
     /// Waits for a connection to the flow's local port and accepts it with these options.
     pub(super) fn accept_by(wire: &'a Socket, flow: Flow, options: &[u8]) -> Result<Self> {
         let mut tcp = Self::requested(wire, flow, options)?;

@@ -14,10 +14,10 @@ busy_ticks() {
 	awk '$1 == "cpu" { print $2 + $3 + $4 + $7 + $8 }' /proc/stat
 }
 
-# few_lines: what the kernel logged about the peers since BEGUN is within limits: ten lines in five seconds, and how
-# many it left out.
+# few_lines [KINDS]: what the kernel logged since BEGUN of one kind of messages (about peers), or of so many (about
+# links), is within limits: ten lines of each in five seconds, and how many it left out.
 few_lines() {
-	local lines most=$((((SECONDS - BEGUN) / 5 + 2) * 11))
+	local lines most=$((((SECONDS - BEGUN) / 5 + 2) * 11 * ${1:-1}))
 	lines=$(dmesg | grep -c 'smc: ')
 	echo "# $lines lines in the log, $most allowed"
 	[ "$lines" -le "$most" ]
