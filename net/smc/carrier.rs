@@ -25,6 +25,7 @@ use smc_proto::{
 
 use crate::{
     blocking::{
+        self,
         LongCall,
         RecvOptions,
         SendOptions,
@@ -129,7 +130,7 @@ impl Carrier {
         }
     }
 
-    /// recvmsg(2).
+    /// recvmsg(2); see [`blocking::recv`].
     /// Context: may sleep.
     pub(crate) fn recv(
         &self,
@@ -138,7 +139,10 @@ impl Carrier {
         how: RecvOptions,
         call: &impl LongCall,
     ) -> Result<usize> {
-        both!(self.recv(sk, msg, how, call))
+        match self {
+            Self::SmcR(conn) => blocking::recv(conn, sk, msg, how, call),
+            Self::SmcD(conn) => blocking::recv(conn, sk, msg, how, call),
+        }
     }
 
     /// recvmsg(2) with MSG_OOB.

@@ -60,40 +60,44 @@ impl Paths {
         if !self.has_failed.load(Relaxed) {
             return Verdict::Usable;
         }
-        let generation = GENERATION.load(Relaxed);
-        paths::PathTable::new(&mut self.table.lock()).check(path, generation, now)
+        self.with(|table, generation| table.check(path, generation, now))
     }
 
     /// Packets did not get through: avoids the path for a time.
     pub(crate) fn failed(&self, path: &Path, avoids: Avoidance, now: Instant) {
-        let generation = GENERATION.load(Relaxed);
         self.has_failed.store(true, Relaxed);
-        paths::PathTable::new(&mut self.table.lock()).failed(path, generation, avoids, now);
+        self.with(|table, generation| table.failed(path, generation, avoids, now));
     }
 
     /// Packets may not have got through: avoids the path until it is known.
     pub(crate) fn suspect(&self, path: &Path, now: Instant) {
-        let generation = GENERATION.load(Relaxed);
         self.has_failed.store(true, Relaxed);
-        paths::PathTable::new(&mut self.table.lock()).suspect(path, generation, now);
+        self.with(|table, generation| table.suspect(path, generation, now));
     }
 
     /// Other packets got through: a path that is suspected has failed.
     pub(crate) fn confirm(&self, path: &Path, avoids: Avoidance, now: Instant) {
-        let generation = GENERATION.load(Relaxed);
-        paths::PathTable::new(&mut self.table.lock()).confirm(path, generation, avoids, now);
+        self.with(|table, generation| table.confirm(path, generation, avoids, now));
     }
 
     /// Other packets did not get through, either: the path is suspected no more.
     pub(crate) fn acquit(&self, path: &Path) {
-        paths::PathTable::new(&mut self.table.lock()).acquit(path);
+        self.with(|table, _| table.acquit(path));
     }
 
     /// Packets got through: clears the path's failure.
     pub(crate) fn worked(&self, path: &Path) {
-        if !self.has_failed.load(Relaxed) {
-            return;
+        if self.has_failed.load(Relaxed) {
+            self.with(|table, _| table.worked(path));
         }
-        paths::PathTable::new(&mut self.table.lock()).worked(path);
+    }
+
+    /// Runs `f` with the table and the generation that its entries have now.
+    fn with<R>(&self, f: impl FnOnce(&mut paths::PathTable<'_>, u32) -> R) -> R {
+        let generation = GENERATION.load(Relaxed);
+        f(
+            &mut paths::PathTable::new(&mut self.table.lock()),
+            generation,
+        )
     }
 }

@@ -26,7 +26,6 @@ use super::Conn;
 use crate::{
     blocking::{
         self,
-        LongCall,
         ReadStep,
         RecvOptions,
         StreamRx, //
@@ -143,22 +142,6 @@ impl StreamRx for Arc<Conn> {
 }
 
 impl Conn {
-    /// recvmsg(2); see [`blocking::recv`].
-    /// Context: may sleep.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`blocking::recv`].
-    pub(crate) fn recv(
-        self: &Arc<Self>,
-        sk: &Sk,
-        msg: &mut Msg<'_>,
-        how: RecvOptions,
-        call: &impl LongCall,
-    ) -> Result<usize> {
-        blocking::recv(self, sk, msg, how, call)
-    }
-
     /// Looks what is to be read of `want` bytes by a call that has read, or seen, `done`. An urgent byte that is not in
     /// line is skipped by a call that begins there.
     fn begin_read(self: &Arc<Self>, sk: &Sk, is_peek: bool, done: usize, want: u32) -> Readable {

@@ -22,7 +22,6 @@ use super::pair::SmcdConn;
 use crate::{
     blocking::{
         self,
-        LongCall,
         ReadStep,
         RecvOptions,
         StreamRx, //
@@ -134,22 +133,6 @@ impl StreamRx for SmcdConn {
 }
 
 impl SmcdConn {
-    /// recvmsg(2); see [`blocking::recv`].
-    /// Context: may sleep.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`blocking::recv`].
-    pub(crate) fn recv(
-        &self,
-        sk: &Sk,
-        msg: &mut Msg<'_>,
-        how: RecvOptions,
-        call: &impl LongCall,
-    ) -> Result<usize> {
-        blocking::recv(self, sk, msg, how, call)
-    }
-
     /// What a reader may read now, after `done` bytes.
     fn reach(&self, peek: bool, inline: bool, done: usize, consumed: u64, produced: u64) -> Reach {
         let seen = if peek { done as u64 } else { 0 };

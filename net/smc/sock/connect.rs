@@ -200,7 +200,7 @@ fn disconnect(this: &Arc<Sock>) -> Result {
     // Its work may be anywhere in the handshake. Without TCP it comes to an end, unless it makes another connection
     // just now: then it is without TCP the next time.
     while this.phase() == Phase::Connecting {
-        note_end(this);
+        note_end(this, this.without_smc().as_ref());
         this.tcp.disconnect()?;
         Sock::schedule_work(this.as_arc_borrow());
         // The work that runs may be that of the listener which the socket was before, and want this lock first.
@@ -430,10 +430,10 @@ fn cancel_connect(this: &Sock, attempt: u32) {
     this.sk.wake_state();
 }
 
-/// The application undoes the attempt that there is. Called before TCP is.
-fn note_end(this: &Sock) {
+/// The application undoes the attempt that there is, which was `without_smc` for that reason. Called before TCP is.
+fn note_end(this: &Sock, without_smc: Option<&FallbackInfo>) {
     if this.tcp.state().is_syn_sent() {
-        syn::note_no_answer(this, this.without_smc().as_ref());
+        syn::note_no_answer(this, without_smc);
     }
 }
 
@@ -444,7 +444,7 @@ fn note_end(this: &Sock) {
 ///
 /// Those of TCP.
 pub(super) fn shutdown(this: &Sock, how: i32) -> Result {
-    note_end(this);
+    note_end(this, this.without_smc().as_ref());
     this.tcp.shutdown(how)?;
     if this.phase() == Phase::Connecting && this.tcp.state().is_closed() {
         cancel_connect(this, this.attempts.read_acquire());
@@ -456,9 +456,7 @@ pub(super) fn shutdown(this: &Sock, how: i32) -> Result {
 /// have accepted it: as over TCP it then sees an orderly end. A handshake in progress comes to an end, as it receives
 /// nothing more.
 pub(super) fn close(this: &Sock, without_smc: Option<&FallbackInfo>) {
-    if this.tcp.state().is_syn_sent() {
-        syn::note_no_answer(this, without_smc);
-    }
+    note_end(this, without_smc);
     if this.sk.linger() == Some(0) {
         this.tcp.abort(ECONNABORTED);
     } else {

@@ -170,15 +170,7 @@ impl<'a> PathTable<'a> {
             last_used: now,
             generation,
         };
-        // Paths that are suspected make room first.
-        let order = |place: &&mut PathEntry| place.map(|entry| (entry.is_proven, entry.last_used));
-        let place = match self.find(path) {
-            Some(number) => self.places.get_mut(number),
-            None => self.places.iter_mut().min_by_key(order),
-        };
-        if let Some(place) = place {
-            *place = Some(entry);
-        }
+        self.put(entry);
     }
 
     /// The path may have failed: it is avoided until [`Self::confirm`] or [`Self::acquit`] tells, or for [`SUSPECTED`].
@@ -200,15 +192,7 @@ impl<'a> PathTable<'a> {
                 generation,
             },
         };
-        let is_free = |place: &&mut PathEntry| place.is_none_or(|entry| !entry.is_proven);
-        let last_used = |place: &&mut PathEntry| place.map(|entry| entry.last_used);
-        let place = match self.find(path) {
-            Some(number) => self.places.get_mut(number),
-            None => self.places.iter_mut().filter(is_free).min_by_key(last_used),
-        };
-        if let Some(place) = place {
-            *place = Some(entry);
-        }
+        self.put(entry);
     }
 
     /// The peer was reached otherwise: if the path was suspected, it has failed.
@@ -239,6 +223,24 @@ impl<'a> PathTable<'a> {
         }
     }
 
+    /// Keeps an entry in place of the one of its path, or of another: suspected paths make room first, and those that
+    /// have failed for certain for their like only.
+    fn put(&mut self, entry: PathRecord) {
+        let order = |place: &&mut PathEntry| place.map(|other| (other.is_proven, other.last_used));
+        let may_go = |place: &PathEntry| place.is_none_or(|other| entry.is_proven >= other.is_proven);
+        let place = match self.find(&entry.path) {
+            Some(number) => self.places.get_mut(number),
+            None => {
+                let oldest = self.places.iter_mut().min_by_key(order);
+                oldest.filter(|place| may_go(place))
+            }
+        };
+        if let Some(place) = place {
+            *place = Some(entry);
+        }
+    }
+
+    /// What is remembered of a path, unless ports have changed since.
     fn known(&self, path: &Path, generation: u32) -> Option<PathRecord> {
         let entry = (*self.places.get(self.find(path)?)?)?;
         (entry.generation == generation).then_some(entry)
