@@ -47,7 +47,6 @@
 #include <net/inet_common.h>
 #include <net/ipv6.h>
 #include <net/l3mdev.h>
-#include <net/vxlan.h>
 #include <net/netns/generic.h>
 #include <net/proto_memory.h>
 #include <net/protocol.h>
@@ -58,6 +57,7 @@
 #include <net/sock_reuseport.h>
 #include <net/tcp.h>
 #include <net/transp_v6.h>
+#include <net/vxlan.h>
 #include <rdma/ib_cache.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/iw_cm.h>

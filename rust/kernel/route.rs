@@ -36,6 +36,17 @@ use crate::{
     prelude::*, //
 };
 
+mod lower;
+
+use lower::{
+    base_of,
+    vlan_below, //
+};
+pub(crate) use lower::{
+    hider_of,
+    vlan_of, //
+};
+
 /// The network device of a route, for comparisons only: it may have been removed.
 pub struct RouteDevice {
     /// Address of the `struct net_device`.
@@ -44,10 +55,11 @@ pub struct RouteDevice {
     pub ifindex: i32,
     /// Its name.
     pub name: NetdevName,
-    /// VLAN id of the packets: that of the device if it is a VLAN device, else that of the first VLAN device below it.
+    /// VLAN id of the packets: that of the device if it is a VLAN device, else that of the first VLAN device below it
+    /// which no device above hides.
     pub vlan: Option<u16>,
     /// The bottom of the device stack, following the first lower device of each, or above that the first one that hides
-    /// packets (see [`hides_packets`]); the device itself if it has no lower one, or hides them.
+    /// packets (see `lower::hides_packets`); the device itself if it has no lower one, or hides them.
     pub base: LowerDevice,
 }
 
@@ -321,7 +333,7 @@ impl LowerDevice {
         let base = unsafe { base_of(dev) };
         Self {
             address: base.as_ptr() as usize,
-            // SAFETY: Devices below `dev` are valid as long as it is.
+            // SAFETY: It was found in this RCU read section, and is valid until its end.
             name: unsafe { NetdevName::of(base) },
             // SAFETY: As above; a namespace just read from a device is not freed within the RCU read section.
             net: unsafe { NetNsRef::get(bindings::dev_net(base.as_ptr())) },
@@ -344,119 +356,6 @@ unsafe fn is_virtual(dev: NonNull<bindings::net_device>) -> bool {
         )
     };
     !ops.is_null() || flags & bindings::net_device_flags_IFF_LOOPBACK != 0
-}
-
-/// Returns the id of a VLAN device; `None` for any other.
-///
-/// # Safety
-///
-/// `dev` must be valid.
-pub(crate) unsafe fn vlan_of(dev: NonNull<bindings::net_device>) -> Option<u16> {
-    // SAFETY: By the caller's promise.
-    if !unsafe { bindings::is_vlan_dev(dev.as_ptr()) } {
-        return None;
-    }
-    // SAFETY: As above, and it is a VLAN device.
-    Some(unsafe { bindings::vlan_id(dev.as_ptr()) })
-}
-
-/// Returns the id of a VLAN device, or of the first one below a device.
-///
-/// # Safety
-///
-/// `dev` must be valid, and this an RCU read section.
-unsafe fn vlan_below(dev: NonNull<bindings::net_device>) -> Option<u16> {
-    // SAFETY: By the caller's promise.
-    let mut vlan = unsafe { vlan_of(dev) };
-    if vlan.is_none() {
-        let mut private = bindings::netdev_nested_priv {
-            data: (&raw mut vlan).cast(),
-            ..Default::default()
-        };
-        // SAFETY: By the caller's promise; `private` is what `if_vlan` expects.
-        unsafe {
-            bindings::netdev_walk_all_lower_dev_rcu(dev.as_ptr(), Some(if_vlan), &raw mut private)
-        };
-    }
-    vlan
-}
-
-/// Stops the walk at a VLAN device.
-///
-/// # Safety
-///
-/// To be called for `vlan_below` only.
-unsafe extern "C" fn if_vlan(
-    dev: *mut bindings::net_device,
-    private: *mut bindings::netdev_nested_priv,
-) -> i32 {
-    // SAFETY: The device is valid during the walk.
-    let vlan = NonNull::new(dev).and_then(|dev| unsafe { vlan_of(dev) });
-    // SAFETY: `vlan_below` passes a pointer to the result.
-    unsafe { (*private).data.cast::<Option<u16>>().write(vlan) };
-    i32::from(vlan.is_some())
-}
-
-/// Whether a device encrypts packets (MACsec), or sends them in others (VXLAN): what goes by a device below it is not
-/// on its network.
-///
-/// # Safety
-///
-/// `dev` must be valid.
-pub(crate) unsafe fn hides_packets(dev: NonNull<bindings::net_device>) -> bool {
-    // SAFETY: By the caller's promise.
-    unsafe { bindings::netif_hides_packets(dev.as_ptr()) }
-}
-
-/// Returns the bottom of the device stack below `dev`, or the first device that hides packets.
-///
-/// # Safety
-///
-/// `dev` must be valid, and this an RCU read section.
-unsafe fn base_of(dev: NonNull<bindings::net_device>) -> NonNull<bindings::net_device> {
-    // SAFETY: By the caller's promise.
-    if unsafe { hides_packets(dev) } {
-        return dev;
-    }
-    let mut base = dev;
-    let mut private = bindings::netdev_nested_priv {
-        data: (&raw mut base).cast(),
-        ..Default::default()
-    };
-    // The first device without a lower one ends the path through the first lower devices.
-    // SAFETY: By the caller's promise; `private` is what `if_bottom` expects.
-    unsafe {
-        bindings::netdev_walk_all_lower_dev_rcu(dev.as_ptr(), Some(if_bottom), &raw mut private)
-    };
-    base
-}
-
-/// Stops the walk at a device without lower devices, or one that hides packets.
-///
-/// # Safety
-///
-/// To be called for `base_of` only.
-unsafe extern "C" fn if_bottom(
-    dev: *mut bindings::net_device,
-    private: *mut bindings::netdev_nested_priv,
-) -> i32 {
-    /// The level of a device without lower devices.
-    const BOTTOM: u8 = 1;
-    // SAFETY: The device is valid during the walk; a byte is read whole.
-    let level = unsafe { (&raw const (*dev).lower_level).read_volatile() };
-    // SAFETY: As above.
-    let is_end = |dev: &NonNull<_>| level <= BOTTOM || unsafe { hides_packets(*dev) };
-    let Some(dev) = NonNull::new(dev).filter(is_end) else {
-        return 0;
-    };
-    // SAFETY: `base_of` passes a pointer to the result.
-    unsafe {
-        (*private)
-            .data
-            .cast::<NonNull<bindings::net_device>>()
-            .write(dev)
-    };
-    1
 }
 
 /// Whether the network device has an IPv4 address whose subnet contains both addresses.

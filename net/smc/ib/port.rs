@@ -348,8 +348,12 @@ impl IbDevice {
     /// Whether the GID's network device is in the namespace `net`, and packets with the GID are those that the device
     /// would send: what a port below MACsec sends is not encrypted, and beside a VXLAN.
     fn is_in(&self, port: u32, net: NetNsId, gid: &GidEntry) -> bool {
-        let is_of_port = |dev: &NetdevId| self.device.port_netdev_eq(port, dev.address);
-        let is_it = |dev: &NetdevId| dev.net == net && (!dev.hides_packets || is_of_port(dev));
+        let is_of_port = |dev| self.device.port_netdev_eq(port, dev);
+        let bypasses_none = |dev: &NetdevId| {
+            dev.hider
+                .is_none_or(|hider| is_of_port(dev.address) || is_of_port(hider))
+        };
+        let is_it = |dev: &NetdevId| dev.net == net && bypasses_none(dev);
         gid.netdev.as_ref().is_some_and(is_it)
     }
 

@@ -123,8 +123,8 @@ pub struct NetdevId {
     pub address: usize,
     /// Its network namespace.
     pub net: NetNsId,
-    /// It encrypts packets (MACsec), or sends them in others (VXLAN).
-    pub hides_packets: bool,
+    /// Address of the device that encrypts its packets (MACsec), or sends them in others (VXLAN): itself, or one below.
+    pub hider: Option<usize>,
 }
 
 /// Name of a device.
@@ -418,13 +418,14 @@ impl NetdevId {
         // SAFETY: By the caller's promise. The index may change when the device moves to another namespace; a stale one
         // only gives a wrong result.
         let ifindex = unsafe { (&raw const (*netdev.as_ptr()).ifindex).read_volatile() };
+        let _rcu = rcu::read_lock();
         Self {
             ifindex: u32::try_from(ifindex).unwrap_or(0),
             address: netdev.as_ptr() as usize,
             // SAFETY: By the caller's promise.
             net: NetNsId::of(unsafe { bindings::dev_net(netdev.as_ptr()) }),
-            // SAFETY: As above.
-            hides_packets: unsafe { route::hides_packets(netdev) },
+            // SAFETY: As above, and this is an RCU read section.
+            hider: unsafe { route::hider_of(netdev) }.map(|hider| hider.as_ptr() as usize),
         }
     }
 }

@@ -56,13 +56,20 @@ up_hidden() {
 		ip -n $ns link set hidden up && ip -n $ns address add fd00:77::$number/64 dev hidden nodad || return
 		number=2 other=a
 	done
-	within 10 ip netns exec a ping -c 1 -W 1 fd00:77::2 >/dev/null
+	within 10 ip netns exec a ping -c 1 -W 1 fd00:77::2 >/dev/null && have_gids fd00:0077:0000:0000:0000:0000:0000
+}
+
+# have_gids GROUPS: the RDMA devices have the addresses 1 and 2 of that network, which are GIDs now.
+have_gids() {
+	within 10 grep -qsx "$1:0001" /sys/class/infiniband/rxe_a/ports/1/gids/* &&
+		within 10 grep -qsx "$1:0002" /sys/class/infiniband/rxe_b/ports/1/gids/*
 }
 
 # The RDMA devices below have these addresses as well.
 hidden_ipv4() {
 	ip -n a address add 10.77.0.1/24 dev hidden && ip -n b address add 10.77.0.2/24 dev hidden &&
-		within 10 ip netns exec a ping -c 1 -W 1 10.77.0.2 >/dev/null
+		within 10 ip netns exec a ping -c 1 -W 1 10.77.0.2 >/dev/null &&
+		have_gids 0000:0000:0000:0000:0000:ffff:0a4d
 }
 
 down_hidden() {
@@ -73,6 +80,17 @@ down_hidden() {
 hidden() {
 	"$BIN/smctest" --client-netns=a --server-netns=b --addr="$2" --expect "$1" path &&
 		"$BIN/smctest" --client-netns=a --server-netns=b --addr="$2" --expect "$1" integrity --mib 1
+}
+
+# A device on top of the one that hides packets, of which the RDMA devices at the bottom have the address, too.
+up_above() {
+	local ns number=1
+	for ns in a b; do
+		ip -n $ns link add link hidden above type vlan id 5 && ip -n $ns link set above up &&
+			ip -n $ns address add 10.78.0.$number/24 dev above || return
+		number=2
+	done
+	within 10 ip netns exec a ping -c 1 -W 1 10.78.0.2 >/dev/null && have_gids 0000:0000:0000:0000:0000:ffff:0a4e
 }
 
 # A port of RDMA on the encrypted network itself.
@@ -149,6 +167,8 @@ for kind in macsec vxlan; do
 	check "$kind: the device below has RDMA, which would bypass it" hidden tcp fd00:77::2
 	require "IPv4" hidden_ipv4
 	check "$kind: with IPv4, too" hidden tcp 10.77.0.2
+	require "a VLAN on top" up_above
+	check "$kind: and by that" hidden tcp 10.78.0.2
 	require "a port on the device itself" rdma_within
 	check "$kind: that is used" hidden smc 10.77.0.2
 	require "it goes" rdma_without
