@@ -106,16 +106,31 @@ fn each_progress_begins_the_time_anew() {
         let progress = duo.client().progress_if_waiting(false);
         timeout.look(progress, at(ms))
     };
-    assert_eq!(look(&mut duo, 100), Look::Again(at(200)));
-    assert_eq!(look(&mut duo, 390), Look::Again(at(400)));
+    for ms in [100, 200, 300] {
+        assert_eq!(look(&mut duo, ms), Look::Again(at(ms + 100)));
+    }
     // The peer reads half, for which there are data at once.
     duo.server().consume_next(RING / 2);
     duo.post(Server);
     duo.arrive(Server);
     duo.post(Client);
-    assert_eq!(look(&mut duo, 400), Look::Again(at(500)));
-    assert_eq!(look(&mut duo, 790), Look::Again(at(800)));
+    for ms in [400, 500, 600, 700] {
+        assert_eq!(look(&mut duo, ms), Look::Again(at(ms + 100)));
+    }
     assert_eq!(look(&mut duo, 800), Look::Expired);
+}
+
+#[test]
+fn time_in_which_this_host_stood_still_does_not_count() {
+    let mut duo = Duo::new();
+    duo.write(Client, 100);
+    let mut timeout = watch(&mut duo);
+    duo.post(Client);
+    let mut look = |ms| timeout.look(duo.client().progress_if_waiting(false), at(ms));
+    assert_eq!(look(100), Look::Again(at(200)));
+    assert_eq!(look(5200), Look::Again(at(5300)));
+    assert_eq!(look(5300), Look::Again(at(5400)));
+    assert_eq!(look(6400), Look::Expired);
 }
 
 #[test]

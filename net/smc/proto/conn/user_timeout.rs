@@ -64,6 +64,8 @@ pub struct UserTimeout {
     /// TCP_USER_TIMEOUT and [`RTO_MIN`]; zero without the option.
     limit: Duration,
     since: Option<(Instant, PeerProgress)>,
+    /// When the next look is due. What it comes later does not count: this host may have stood still.
+    due: Instant,
 }
 
 impl UserTimeout {
@@ -87,7 +89,9 @@ impl UserTimeout {
             return None;
         }
         self.since.get_or_insert((now, progress));
-        Some(self.limit.div(LOOKS))
+        let wait = self.limit.div(LOOKS);
+        self.due = now.saturating_add(wait);
+        Some(wait)
     }
 
     /// Looks at a connection with this [`Stream::progress_if_waiting`]: what waits has done so since a look at most a
@@ -100,15 +104,17 @@ impl UserTimeout {
             self.since = None;
             return Look::Done;
         };
-        let again = now.saturating_add(limit.div(LOOKS));
-        if progress != before {
-            self.since = Some((now, progress));
-            return Look::Again(again);
-        }
+        let late = now.saturating_since(self.due);
+        let since = match progress == before {
+            true => since.saturating_add(late),
+            false => now,
+        };
+        self.since = Some((since, progress));
         let end = since.saturating_add(limit);
-        match end.is_due(now) {
-            true => Look::Expired,
-            false => Look::Again(end.min(again)),
+        if end.is_due(now) {
+            return Look::Expired;
         }
+        self.due = end.min(now.saturating_add(limit.div(LOOKS)));
+        Look::Again(self.due)
     }
 }
