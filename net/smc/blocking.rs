@@ -116,8 +116,11 @@ pub(crate) trait StreamRx {
 
 /// What a call reports while it goes on, which may take hours.
 pub(crate) trait LongCall {
-    /// Some bytes were copied, or a writer waits for space, for which TCP would ask the peer again and again.
-    fn goes_on(&self);
+    /// Some bytes were copied.
+    fn moved(&self);
+
+    /// A writer waits for space, for which TCP would ask the peer again and again.
+    fn waits(&self);
 }
 
 /// How often a writer reports that it waits for space.
@@ -153,7 +156,7 @@ pub(crate) fn send(
             Ok(0) => on_full(),
             Ok(len) => {
                 done += len;
-                call.goes_on();
+                call.moved();
                 continue;
             }
             Err(_) if done > 0 => break,
@@ -173,7 +176,7 @@ pub(crate) fn send(
             Ok(unused) => timeout = Some(left_after(left, part - unused)),
             Err(WaitEnd::Timeout) if part < left => {
                 timeout = Some(left_after(left, part));
-                call.goes_on();
+                call.waits();
             }
             Err(_) if done > 0 => break,
             // Whether the call begins again is for the whole of the timeout to say.
@@ -244,7 +247,7 @@ pub(crate) fn recv(
         match rx.recv_some(sk, msg, how, done) {
             Ok(ReadStep::Copied(len)) => {
                 done += len;
-                call.goes_on();
+                call.moved();
                 was_woken = false;
                 if msg.len() > 0 {
                     continue;
@@ -253,7 +256,7 @@ pub(crate) fn recv(
             }
             Ok(ReadStep::Mark(len)) => {
                 done += len;
-                call.goes_on();
+                call.moved();
                 break;
             }
             Ok(ReadStep::Eof) => {

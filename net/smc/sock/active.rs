@@ -122,6 +122,10 @@ fn on_tcp_error(this: &Sock) {
         EPIPE => conn.on_tcp_closed(),
         // As the error is where both have ended the stream.
         ECONNRESET if this.tcp.has_ended_in_order() => conn.on_tcp_closed(),
+        // The acknowledgement of our end is lost.
+        ETIMEDOUT if this.tcp.has_ended_in_order() && shutdown::has_ended(this) => {
+            conn.on_tcp_closed()
+        }
         ECONNRESET => conn.on_tcp_reset(),
         _ => conn.kill(e),
     }
@@ -139,6 +143,12 @@ fn note_use(this: &Sock) {
     if this.sk.is_keepalive() {
         this.tcp.note_peer_alive();
     }
+    keep_flow(this);
+}
+
+/// Sends a pure ACK if one is due, as NATs and firewalls need it.
+#[inline]
+fn keep_flow(this: &Sock) {
     // CAST: the counter wraps around.
     if time::now_jiffies().wrapping_sub(this.pure_ack_due.load(Relaxed)) as isize >= 0 {
         refresh_flow(this);
@@ -150,8 +160,12 @@ struct SockCall<'a>(&'a Sock);
 
 impl LongCall for SockCall<'_> {
     #[inline]
-    fn goes_on(&self) {
+    fn moved(&self) {
         note_use(self.0);
+    }
+
+    fn waits(&self) {
+        keep_flow(self.0);
     }
 }
 

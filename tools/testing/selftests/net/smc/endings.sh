@@ -119,11 +119,14 @@ gone_after_half() {
 	return "$code"
 }
 
+# Nothing of TCP leaves the client's namespace any more.
+NO_TCP="table inet lost { chain out { type filter hook output priority 0; meta l4proto tcp drop; }; }"
+
 # A server sends much and closes, and its end of TCP is gone when the client, which reads slowly, ends its own stream.
-# The client reads all of it.
+# The client reads all of it; `lost`: also if nothing answers its end, as a firewall has forgotten TCP's connection.
 SLOWLY="
-import socket, sys, time
-role, protocol = sys.argv[1], int(sys.argv[2])
+import socket, subprocess, sys, time
+role, protocol, is_lost = sys.argv[1], int(sys.argv[2]), sys.argv[3:] == ['lost']
 SIZE = 280000
 def make():
     s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
@@ -146,22 +149,76 @@ else:
     while time.monotonic() < start + 5:
         done += len(s.recv(8000))
         time.sleep(0.25)
+    if is_lost:
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 2000)
+        subprocess.run(['nft', '$NO_TCP'], check=True)
     s.shutdown(socket.SHUT_WR)
-    time.sleep(0.5)
+    time.sleep(8 if is_lost else 0.5)
     while data := s.recv(100000):
         done += len(data)
     print('#', done)
     assert done == SIZE
 "
 slowly() {
-	local server
+	local server code
 	in_ns b python3 -c "$SLOWLY" server "$1" &
 	server=$!
-	await_port b 7302 && in_ns a timeout 60 python3 -c "$SLOWLY" client "$1" && wait "$server"
+	await_port b 7302 && in_ns a timeout 60 python3 -c "$SLOWLY" client "$@" && wait "$server"
+	code=$?
+	kill "$server" 2>/dev/null
+	wait "$server" 2>/dev/null
+	return "$code"
+}
+
+slowly_lost() {
+	local code
+	slowly 256 lost
+	code=$?
+	in_ns a nft delete table inet lost
+	return "$code"
+}
+
+# A writer waits for space at a peer that does not read, and keepalive finds out that TCP does not get there any more.
+BLOCKED="
+import errno, socket, subprocess, sys, time
+role = sys.argv[1]
+s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+if role == 'server':
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(('$IP_B', 7303))
+    s.listen()
+    peer = s.accept()[0]
+    time.sleep(100)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+for option, value in (socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 1), (socket.TCP_KEEPCNT, 2):
+    s.setsockopt(socket.IPPROTO_TCP, option, value)
+s.connect(('$IP_B', 7303))
+subprocess.run(['nft', '$NO_TCP'], check=True)
+start = time.monotonic()
+try:
+    s.sendall(bytes(64 << 20))
+    error = 0
+except OSError as e:
+    error = e.errno
+print('# %.1f s, error %d' % (time.monotonic() - start, error))
+assert error == errno.ETIMEDOUT
+"
+blocked() {
+	local server code
+	in_ns b python3 -c "$BLOCKED" server &
+	server=$!
+	await_port b 7303 && in_ns a timeout 60 python3 -c "$BLOCKED" client
+	code=$?
+	kill "$server" 2>/dev/null
+	wait "$server" 2>/dev/null
+	in_ns a nft delete table inet lost
+	return "$code"
 }
 
 check "TCP: a client that reads slowly, ends its stream and reads on" with_sysctl b net/ipv4/tcp_fin_timeout 2 slowly 0
 check "RDMA: the same" with_sysctl b net/ipv4/tcp_fin_timeout 2 slowly 256
+check "RDMA: and nothing answers TCP's end" with_sysctl b net/ipv4/tcp_fin_timeout 2 slowly_lost
+check "RDMA: keepalive, while a writer waits" blocked
 check "RDMA: a client whose device goes after half a close" gone_after_half
 suite "RDMA" smctest --deadline 300 --family tcp --expect smc endings
 # The peer's answer races with what looks at TCP.
