@@ -173,10 +173,12 @@ pub(crate) struct Sock {
     was_disconnected: Atomic<bool>,
     /// Counts attempts to connect, for work that is late.
     attempts: Atomic<u32>,
+    /// The number of the attempt whose connection the application has shut down for both directions; 0 for none.
+    ended_attempt: Atomic<u32>,
     /// connect(2) has not returned the result of the last attempt yet.
     connect_result_pending: Atomic<bool>,
-    /// Directions that the application has shut down since TCP connected, as bits of `sk_shutdown`: of what comes of
-    /// the handshake, which needs TCP both ways until then.
+    /// Directions that the application has shut down, as bits of `sk_shutdown`: of what comes of the handshake, which
+    /// needs TCP both ways until then.
     late_shutdown: Atomic<u32>,
     /// SMC_LIMIT_HS: take on no more handshakes than can be worked on at once.
     limit_hs: Atomic<bool>,
@@ -244,6 +246,7 @@ impl Sock {
                 first: SetOnce::new(),
                 was_disconnected: Atomic::new(false),
                 attempts: Atomic::new(0),
+                ended_attempt: Atomic::new(0),
                 connect_result_pending: Atomic::new(false),
                 late_shutdown: Atomic::new(0),
                 limit_hs: Atomic::new(limit_hs),

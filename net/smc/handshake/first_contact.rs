@@ -28,7 +28,10 @@ use smc_proto::{
         FirstContactError, //
     },
     reason::Reason,
-    time::Duration,
+    time::{
+        Duration,
+        Instant, //
+    },
     wire::clc::{
         ClcMessage,
         SmcR, //
@@ -117,7 +120,7 @@ pub(super) fn begin(clc: &ClcChannel<'_>, conn: &Conn) -> Grace {
     peer.grace()
 }
 
-/// Time after which an answer of the client on the link is late, so that the path is suspected.
+/// Time after its answer on the link from which on a client suspects the path, if nothing has come of it.
 const LATE: Duration = Duration::from_secs(1);
 
 /// Waits until the link is confirmed in both directions. The client makes it ready to send when the server's request is
@@ -131,7 +134,7 @@ pub(super) fn finish(
 ) -> Result<(), Failure> {
     let group = &conn.group;
     let start = now();
-    let (is_late, is_answered) = (Cell::new(false), Cell::new(false));
+    let (is_late, answered_at) = (Cell::new(false), Cell::new(None));
     let role = group.params.role;
     let prepare = || {
         if role == Role::Client {
@@ -142,9 +145,11 @@ pub(super) fn finish(
         Ok(())
     };
     let is_cancelled = |has_answered| {
-        is_answered.set(has_answered);
-        let is_due = start.saturating_add(LATE).is_due(now());
-        if has_answered && is_due && !is_late.replace(true) {
+        if has_answered && answered_at.get().is_none() {
+            answered_at.set(Some(now()));
+        }
+        let is_due = |at: Instant| at.saturating_add(LATE).is_due(now());
+        if answered_at.get().is_some_and(is_due) && !is_late.replace(true) {
             path.suspect();
         }
         is_over(clc, role, has_answered)
@@ -164,7 +169,7 @@ pub(super) fn finish(
             let end = start.saturating_add(wait_limit(role, grace));
             let failure = after_silent_link(clc, end.saturating_since(now()));
             // A C server that uses a dead link resets TCP when it gives the link up.
-            let is_given_up = is_answered.get() && !group.peer().takes_cdc_on_any_link;
+            let is_given_up = answered_at.get().is_some() && !group.peer().takes_cdc_on_any_link;
             match failure {
                 Failure::Fatal(Fatal::Reset | Fatal::Ended) if is_given_up => {
                     Err(Failure::Undecided)

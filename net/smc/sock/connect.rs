@@ -200,7 +200,7 @@ fn disconnect(this: &Arc<Sock>) -> Result {
     // Its work may be anywhere in the handshake. Without TCP it comes to an end, unless it makes another connection
     // just now: then it is without TCP the next time.
     while this.phase() == Phase::Connecting {
-        note_end(this, this.without_smc().as_ref());
+        note_end(this, || this.without_smc());
         this.tcp.disconnect()?;
         Sock::schedule_work(this.as_arc_borrow());
         // The work that runs may be that of the listener which the socket was before, and want this lock first.
@@ -308,7 +308,10 @@ pub(super) fn connect_work(this: &Arc<Sock>) {
     syn::end_wait(this);
     if state.is_closed() {
         return match has_attempt {
-            true => note_failure(this, attempt, ECONNABORTED),
+            true => {
+                note_failed_syn(this, attempt);
+                note_failure(this, attempt, ECONNABORTED);
+            }
             // The application has shut the socket down meanwhile.
             false => cancel_connect(this, attempt),
         };
@@ -344,7 +347,7 @@ pub(super) fn connect_work(this: &Arc<Sock>) {
             fallback::switch_to_fallback(this, &[Phase::Connecting], info);
         }
         Ok(HandshakeResult::Reconnect(info)) => {
-            if let Err(e) = reconnect(this, info) {
+            if let Err(e) = reconnect(this, attempt, info) {
                 fail(this, attempt, e);
             }
         }
@@ -365,7 +368,7 @@ fn give_up_offer(this: &Sock, attempt: u32) {
         return;
     }
     syn::end_wait(this);
-    if let Err(e) = reconnect(this, FallbackInfo::unanswered_syn()) {
+    if let Err(e) = reconnect(this, attempt, FallbackInfo::unanswered_syn()) {
         fail(this, attempt, e);
     }
 }
@@ -374,13 +377,14 @@ fn give_up_offer(this: &Sock, attempt: u32) {
 /// present one, or may use it for SMC, over a link that does not work. Until the attempt is over the application can
 /// send nothing and receives nothing. In the last case the server's application sees a connection that is reset, and
 /// then another one.
-fn reconnect(this: &Sock, info: FallbackInfo) -> Result {
+fn reconnect(this: &Sock, attempt: u32, info: FallbackInfo) -> Result {
     let to = SockState::Connecting(Some(info));
     this.transition(&[Phase::Connecting], to)
         .map_err(|_| ECONNABORTED)?;
-    if this.late_shutdown.load(Relaxed) == BOTH_DIRECTIONS {
+    if this.ended_attempt.load(Relaxed) == attempt {
         return Err(ECONNABORTED);
     }
+    syn::note_reconnect(this);
     match this.tcp.reconnect_without_smc(syn::before(this)) {
         Err(e) if e == EINPROGRESS => Ok(()),
         Err(e) if e == ENOTCONN => Err(ECONNABORTED),
@@ -408,9 +412,6 @@ fn note_failure(this: &Sock, attempt: u32, e: Error) {
     }
     this.show_incoming();
     let e = this.tcp.take_err().err().unwrap_or(e);
-    if e == ETIMEDOUT {
-        syn::note_no_answer(this, this.without_smc().as_ref());
-    }
     this.connect_result_pending.store(true, Relaxed);
     this.sk.note_err(e);
     let _ = this.end_attempt(attempt);
@@ -430,10 +431,24 @@ fn cancel_connect(this: &Sock, attempt: u32) {
     this.sk.wake_state();
 }
 
-/// The application undoes the attempt that there is, which was `without_smc` for that reason. Called before TCP is.
-fn note_end(this: &Sock, without_smc: Option<&FallbackInfo>) {
+/// TCP has given up the SYN of the attempt with this number.
+fn note_failed_syn(this: &Sock, attempt: u32) {
+    let without_smc = match &*this.state.lock() {
+        SockState::Connecting(info) if this.is_attempt(attempt) => *info,
+        _ => return,
+    };
+    match this.tcp.pending_err() {
+        Some(ETIMEDOUT) => syn::note_no_answer(this, without_smc.as_ref()),
+        Some(EHOSTUNREACH) => syn::note_no_host(this, without_smc.as_ref()),
+        _ => {}
+    }
+}
+
+/// The application undoes the attempt that there is, before TCP is told; `without_smc` returns why that was so. It is
+/// called once TCP has sent the SYN, as another attempt is noted before that.
+fn note_end(this: &Sock, without_smc: impl FnOnce() -> Option<FallbackInfo>) {
     if this.tcp.state().is_syn_sent() {
-        syn::note_no_answer(this, without_smc);
+        syn::note_no_answer(this, without_smc().as_ref());
     }
 }
 
@@ -444,7 +459,7 @@ fn note_end(this: &Sock, without_smc: Option<&FallbackInfo>) {
 ///
 /// Those of TCP.
 pub(super) fn shutdown(this: &Sock, how: i32) -> Result {
-    note_end(this, this.without_smc().as_ref());
+    note_end(this, || this.without_smc());
     this.tcp.shutdown(how)?;
     if this.phase() == Phase::Connecting && this.tcp.state().is_closed() {
         cancel_connect(this, this.attempts.read_acquire());
@@ -452,20 +467,26 @@ pub(super) fn shutdown(this: &Sock, how: i32) -> Result {
     Ok(())
 }
 
+/// The application has shut down both directions while the handshake runs: the attempt is over, unless the server has
+/// what it needs already. The caller holds `setup`.
+pub(super) fn end_handshake(this: &Sock) {
+    this.ended_attempt
+        .store(this.attempts.read_acquire(), Relaxed);
+    let _ = this.tcp.shutdown(2);
+    this.sk.wake_state();
+}
+
 /// The application has closed the socket while it connects. The server may have the connection, and its application may
 /// have accepted it: as over TCP it then sees an orderly end. A handshake in progress comes to an end, as it receives
 /// nothing more.
 pub(super) fn close(this: &Sock, without_smc: Option<&FallbackInfo>) {
-    note_end(this, without_smc);
+    note_end(this, || without_smc.copied());
     if this.sk.linger() == Some(0) {
         this.tcp.abort(ECONNABORTED);
     } else {
         let _ = this.tcp.shutdown(2);
     }
 }
-
-/// Both of shutdown(2), as bits of `sk_shutdown`.
-const BOTH_DIRECTIONS: u32 = 3;
 
 /// The address family that dissolves a connection in connect(2).
 const AF_UNSPEC: u16 = 0;

@@ -158,9 +158,7 @@ impl StreamSocket for Sock {
         if this.phase() == Phase::Connecting && this.tcp.state().is_open() {
             shutdown::shutdown_late(&this, how);
             if how == 2 && this.phase() == Phase::Connecting {
-                // The attempt is over, unless the server has what it needs already.
-                let _ = this.tcp.shutdown(how);
-                this.sk.wake_state();
+                connect::end_handshake(&this);
             }
             return Ok(());
         }

@@ -120,7 +120,7 @@ pub(super) fn set(
             Ok(())
         }
         (net::SOL_TCP, net::TCP_WINDOW_CLAMP) => {
-            // No other attempt takes the place of the present one meanwhile.
+            // No other attempt takes the place of one whose SYN is not answered meanwhile.
             let _setup = this.setup.lock();
             this.tcp.setsockopt(level, name, value)?;
             if this.phase() == Phase::Connecting {

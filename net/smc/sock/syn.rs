@@ -85,7 +85,8 @@ struct Attempt {
     /// That of the address which connect(2) was given; `None` if TCP will not take it. A program of the cgroup may have
     /// it changed on the way to TCP.
     path: Option<Path>,
-    begun: Instant,
+    /// When the SYN was sent; that without the offer, if it is the second one.
+    sent: Instant,
     before: BeforeConnect,
 }
 
@@ -132,9 +133,16 @@ pub(super) fn begin(this: &Sock, addr: SockAddr<'_>) {
     this.syn_wait.is_late.store(false, Relaxed);
     *this.syn_wait.attempt.lock() = Some(Attempt {
         path: addr.inet().map(|peer| Path::of_syn(peer.ip)),
-        begun: clock::now(),
+        sent: clock::now(),
         before: this.tcp.before_connect(),
     });
+}
+
+/// A second SYN is about to be sent, without the offer.
+pub(super) fn note_reconnect(this: &Sock) {
+    if let Some(attempt) = &mut *this.syn_wait.attempt.lock() {
+        attempt.sent = clock::now();
+    }
 }
 
 /// What TCP was before the attempt that is in progress.
@@ -157,7 +165,7 @@ pub(super) fn is_avoided(this: &Sock) -> bool {
     let attempt = *this.syn_wait.attempt.lock();
     let syns = &namespace::of(&this.sk).syns;
     attempt.is_some_and(|attempt| {
-        let verdict = attempt.path.map(|path| syns.check(&path, attempt.begun));
+        let verdict = attempt.path.map(|path| syns.check(&path, attempt.sent));
         matches!(verdict, Some(Verdict::Avoided(_)))
     })
 }
@@ -201,27 +209,35 @@ pub(super) fn note_answer(this: &Sock, info: Option<&FallbackInfo>) {
     }
 }
 
-/// The attempt ends before there was an answer, as the application has given it up or set a limit; `info` as for
+/// The attempt ends before there was an answer, as the application or TCP has given it up; `info` as for
 /// [`note_answer`].
 pub(super) fn note_no_answer(this: &Sock, info: Option<&FallbackInfo>) {
-    let Some((path, begun)) = path(this) else {
+    let Some((path, sent)) = path(this) else {
         return;
     };
     let (now, syns) = (clock::now(), &namespace::of(&this.sk).syns);
-    if now.saturating_since(begun) < SUSPICIOUS_WAIT {
-        return;
-    }
+    let is_late = this.syn_wait.is_late.load(Relaxed);
+    let is_answer_due = now.saturating_since(sent) >= SUSPICIOUS_WAIT;
     match info {
-        None => syns.suspect(&path, now),
-        Some(info) if is_unanswered(info) => syns.acquit(&path),
-        Some(_) => {}
+        None if is_answer_due => syns.suspect(&path, now),
+        Some(info) if is_unanswered(info) && is_answer_due => syns.acquit(&path),
+        // The one before had its time.
+        Some(info) if is_unanswered(info) && is_late => syns.suspect(&path, now),
+        _ => {}
     }
 }
 
-/// The path of the last attempt, and when that began.
+/// There is no host that could have answered; `info` as for [`note_answer`]. A SYN with the offer tells nothing then.
+pub(super) fn note_no_host(this: &Sock, info: Option<&FallbackInfo>) {
+    if let (Some((path, _)), true) = (path(this), info.is_some_and(is_unanswered)) {
+        namespace::of(&this.sk).syns.acquit(&path);
+    }
+}
+
+/// The path of the last attempt, and when its SYN was sent.
 fn path(this: &Sock) -> Option<(Path, Instant)> {
     let attempt = (*this.syn_wait.attempt.lock())?;
-    Some((attempt.path?, attempt.begun))
+    Some((attempt.path?, attempt.sent))
 }
 
 fn is_unanswered(info: &FallbackInfo) -> bool {

@@ -109,6 +109,36 @@ pub struct PathRecord {
     generation: u32,
 }
 
+/// What would be lost with an entry, in the order in which they make room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Worth {
+    Nothing,
+    Suspected,
+    /// It has failed for certain, and is to be tried again.
+    Tried,
+    /// It has failed for certain.
+    Avoided,
+}
+
+impl PathRecord {
+    /// Whether the path is not taken at `now`.
+    fn is_avoided(&self, now: Instant) -> bool {
+        let avoids = match self.is_suspected {
+            true => self.avoids.max(SUSPECTED),
+            false => self.avoids,
+        };
+        !self.failed_at.saturating_add(avoids).is_due(now)
+    }
+
+    fn worth(&self, now: Instant) -> Worth {
+        match self.is_proven {
+            false => Worth::Suspected,
+            true if self.is_avoided(now) => Worth::Avoided,
+            true => Worth::Tried,
+        }
+    }
+}
+
 /// Room for what is remembered of one path.
 pub type PathEntry = Option<PathRecord>;
 
@@ -138,12 +168,7 @@ impl<'a> PathTable<'a> {
             return Verdict::Usable;
         }
         entry.last_used = now;
-        let avoids = match entry.is_suspected {
-            true => entry.avoids.max(SUSPECTED),
-            false => entry.avoids,
-        };
-        let until = entry.failed_at.saturating_add(avoids);
-        if !until.is_due(now) {
+        if entry.is_avoided(now) {
             return Verdict::Avoided(entry.failed_at);
         }
         entry.failed_at = now;
@@ -170,11 +195,11 @@ impl<'a> PathTable<'a> {
             last_used: now,
             generation,
         };
-        self.put(entry);
+        self.put(entry, now);
     }
 
     /// The path may have failed: it is avoided until [`Self::confirm`] or [`Self::acquit`] tells, or for [`SUSPECTED`].
-    /// It takes no room of paths that have failed for certain.
+    /// It takes no room of paths that are avoided as they have failed for certain.
     pub fn suspect(&mut self, path: &Path, generation: u32, now: Instant) {
         let entry = match self.known(path, generation) {
             Some(entry) => PathRecord {
@@ -192,7 +217,7 @@ impl<'a> PathTable<'a> {
                 generation,
             },
         };
-        self.put(entry);
+        self.put(entry, now);
     }
 
     /// The peer was reached otherwise: if the path was suspected, it has failed.
@@ -223,16 +248,19 @@ impl<'a> PathTable<'a> {
         }
     }
 
-    /// Keeps an entry in place of the one of its path, or of another: suspected paths make room first, and those that
-    /// have failed for certain for their like only.
-    fn put(&mut self, entry: PathRecord) {
-        let order = |place: &&mut PathEntry| place.map(|other| (other.is_proven, other.last_used));
-        let may_go = |place: &PathEntry| place.is_none_or(|other| entry.is_proven >= other.is_proven);
+    /// Keeps an entry in place of the one of its path, or of another at `now`.
+    fn put(&mut self, entry: PathRecord, now: Instant) {
+        let worth = |other: &PathEntry| {
+            let other = other.filter(|other| other.generation == entry.generation);
+            other.map_or(Worth::Nothing, |other| other.worth(now))
+        };
+        let order =
+            |place: &&mut PathEntry| (worth(place), place.as_ref().map(|other| other.last_used));
         let place = match self.find(&entry.path) {
             Some(number) => self.places.get_mut(number),
             None => {
-                let oldest = self.places.iter_mut().min_by_key(order);
-                oldest.filter(|place| may_go(place))
+                let least = self.places.iter_mut().min_by_key(order);
+                least.filter(|place| entry.is_proven || worth(place) < Worth::Avoided)
             }
         };
         if let Some(place) = place {
@@ -383,6 +411,14 @@ mod tests {
         paths.failed(&path(70), 0, SYN_AVOIDS, at(3));
         paths.suspect(&path(71), 0, at(3));
         assert_eq!(paths.check(&path(71), 0, at(3)), Verdict::Usable);
+        // But of those that are to be tried again, and of those before ports have changed.
+        paths.suspect(&path(71), 0, at(10));
+        assert_eq!(paths.check(&path(71), 0, at(10)), Verdict::Avoided(at(10)));
+        for number in 0..MAX as u8 {
+            paths.failed(&path(number), 0, CLIENT_AVOIDS, at(20));
+        }
+        paths.suspect(&path(71), 1, at(21));
+        assert_eq!(paths.check(&path(71), 1, at(21)), Verdict::Avoided(at(21)));
     }
 
     #[test]

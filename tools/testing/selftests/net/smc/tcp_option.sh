@@ -162,11 +162,14 @@ forget() {
 
 # What else happens while the SYN is not answered: arguments are the address of a server, and one where nobody answers.
 UNANSWERED="
-import errno, select, socket, struct, sys, time
+import errno, select, socket, struct, subprocess, sys, time
 server, nobody = sys.argv[1], sys.argv[2]
 PORT, SYNCNT, USER_TIMEOUT, CLAMP, INFO = 7301, 7, 18, 10, 11
 def make(protocol=256):
     return socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
+def forget():
+    for command in ('add', 'FORGET', '-I', 'wire_a'), ('del', 'FORGET'):
+        subprocess.run(('$BIN/smc', 'pnet') + command, check=True)
 def begin(address, protocol=256, **options):
     s = make(protocol)
     for name, value in options.items():
@@ -183,14 +186,34 @@ def window(s):
     return s.getsockopt(socket.IPPROTO_TCP, INFO, 8)[6] >> 4, s.getsockopt(socket.IPPROTO_TCP, CLAMP)
 # What TCP says of the window is the same as without SMC.
 for options in {}, {'CLAMP': 20000}:
+    forget()
+    start = time.monotonic()
     waits, plain = begin(server, **options), begin(server, 0, **options)
     assert ended(waits) == ended(plain) == 0
+    assert time.monotonic() - start > 1.5
     print('#', window(waits), window(plain))
     assert window(waits)[0] == window(plain)[0]
     waits.close(), plain.close()
+# What was shut down before is as without SMC.
+forget()
+start = time.monotonic()
+pair = make(), make(0)
+for s in pair:
+    try:
+        s.shutdown(socket.SHUT_RDWR)
+    except OSError as error:
+        assert error.errno == errno.ENOTCONN
+    s.setblocking(False)
+    assert s.connect_ex((server, PORT)) == errno.EINPROGRESS
+results = [ended(s) for s in pair]
+print('#', results, time.monotonic() - start)
+assert results[0] == results[1] and time.monotonic() - start > 1.5
+for s in pair:
+    s.close()
 # Those that are undone, at different times.
 undone = []
 for pause in 0.5, 1.7, 1.9, 2.5:
+    forget()
     waits = [begin(nobody) for _ in range(3)]
     time.sleep(pause)
     waits[0].shutdown(socket.SHUT_RDWR)
