@@ -188,6 +188,13 @@ impl<'a> RawTcp<'a> {
         Self::accept(self.wire, flow)
     }
 
+    /// The same, as [`Self::accept_in_time`].
+    pub(super) fn again_in_time(&self) -> Result<Option<Self>> {
+        let mut flow = self.flow;
+        flow.peer.1 = 0;
+        Self::accept_in_time(self.wire, flow)
+    }
+
     /// Takes what has come, and refuses other connections to the same port, which a client may try afterwards.
     pub(super) fn refuse_others(&mut self) -> Result<()> {
         let (flow, port) = (self.flow, self.flow.peer.1);

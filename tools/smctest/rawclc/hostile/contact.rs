@@ -26,6 +26,7 @@ use super::memory::Memory;
 use super::pair::Pair;
 use super::session::Element;
 use super::session::Session;
+use super::wire::RdmaWire;
 
 /// Offsets in ACCEPT and CONFIRM, as in `net/smc/proto/wire/clc/accept/raw.rs`.
 pub(super) const FLAGS: usize = 7;
@@ -66,10 +67,13 @@ pub(super) struct Contact {
     pub(super) replaces: bool,
 }
 
+/// In place of an identity that is chosen later.
+pub(super) const ANY: u16 = 0;
+
 /// Our packet sockets: what the one for TCP does not read in time must not fill that of RDMA.
 pub(super) struct Wires {
     pub(super) tcp: Socket,
-    pub(super) rdma: Socket,
+    pub(super) rdma: RdmaWire,
 }
 
 impl Wires {
@@ -81,7 +85,7 @@ impl Wires {
         };
         Ok(Self {
             tcp: open()?,
-            rdma: open()?,
+            rdma: RdmaWire::new(open()?),
         })
     }
 }
@@ -173,6 +177,7 @@ impl Contact {
             size,
             token: at(TOKEN)?,
         };
+        wires.rdma.count_pauses();
         let mut session = Session::new(tcp, pair, theirs, self.token(), self.seed);
         session.takes_immediate = self.immediate;
         session.replaces = self.immediate && self.replaces && is_taken;
@@ -207,5 +212,6 @@ pub(super) fn confirm_link(
         session.ping(time)?;
     }
     // The kernel's answer is there, or ours has arrived.
-    Ok(is_confirmed && session.serve_until(time, |session| session.pair.is_settled())?)
+    let is_settled = session.serve_until(time, |session| session.pair.is_settled())?;
+    Ok(is_confirmed && is_settled && session.pair.given_up == 0)
 }

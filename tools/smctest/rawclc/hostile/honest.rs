@@ -19,12 +19,13 @@ use super::app::Kind;
 use super::app::Outcome;
 use super::app::Seeds;
 use super::cdc;
-use super::contact::confirm_link;
 use super::contact::Contact;
+use super::contact::ANY;
 use super::contact::SOON;
 use super::llc;
 use super::session::Offers;
 use super::session::Session;
+use super::Beginning;
 use super::Place;
 
 /// Bytes that fill any ring several times.
@@ -68,7 +69,7 @@ fn play_with(
         sent: seed,
     };
     let contact = Contact {
-        identity: place.next_identity(),
+        identity: ANY,
         // CAST: below 3.
         ring: random.below(3) as u8,
         links: 1,
@@ -80,16 +81,19 @@ fn play_with(
     // CAST: `usize` has 64 bits.
     let few = random.size(100_000) as u64;
     let len = random.pick(&[few, few, MANY]);
+    let beginning = Beginning {
+        contact,
+        is_server,
+        kind,
+        seeds,
+    };
     let result = || -> Result<()> {
-        let (app, session) = place.meet(&contact, is_server, kind, seeds)?;
-        let mut session = session?;
-        if fails_over {
-            session.offers = Offers::Used;
-        }
-        ensure!(
-            confirm_link(&mut session, is_server, SOON)?,
-            "the link was not confirmed"
-        );
+        let mut len = len;
+        let (app, mut session) = place.meet_confirmed(&beginning, |session| {
+            if fails_over {
+                session.offers = Offers::Used;
+            }
+        })?;
         let half = if fails_over { len / 2 } else { 0 };
         // What ended for the application, too, is no stall.
         let seen = || format!("the application has seen {:?}", app.end(SETTLED));
@@ -104,10 +108,14 @@ fn play_with(
             session.immediates > 0 || !session.sends_immediate || !(1..=1000).contains(&len),
             "the kernel sent no immediate data"
         );
-        ensure!(
-            session.adopted.count > 0 || !session.replaces || fails_over || len < MANY,
-            "the kernel offered no larger RMBE"
-        );
+        // More than one ring, so that a larger one is of use; it is made while data are transferred.
+        let is_replaced = session.replaces && !fails_over && len >= MANY;
+        let start = Instant::now();
+        while is_replaced && session.adopted.count == 0 {
+            ensure!(start.elapsed() < SOON, "the kernel offered no larger RMBE");
+            exchange(&mut session, seed, len..len + MANY).with_context(seen)?;
+            len += MANY;
+        }
         send_closing(&mut session, closing)?;
         let outcome = app.end(SOON).context("the application has not ended")?;
         judge(&session, &outcome, closing.errno(place.is_of_c), len)?;
@@ -115,7 +123,9 @@ fn play_with(
         session.pair.send(&llc::delete_all())?;
         session.serve(SETTLED)
     };
-    result().with_context(|| format!("an honest peer, {len} bytes, {kind:?}, {closing:?}"))
+    place
+        .promptly(result)
+        .with_context(|| format!("an honest peer, {len} bytes, {kind:?}, {closing:?}"))
 }
 
 /// The longest time that an exchange takes while other peers have theirs, on a loaded machine.
@@ -128,7 +138,7 @@ fn exchange(session: &mut Session<'_>, seed: u64, range: Range<u64>) -> Result<(
     let len = range.end - range.start;
     while (back.len() as u64) < len {
         ensure!(
-            start.elapsed() < EXCHANGED,
+            start.elapsed() < EXCHANGED && session.pair.given_up == 0,
             "{} bytes of {} came back; {}, refused with {:?}, no answer to {} packets, faults: {:?}",
             back.len(),
             session.sent,

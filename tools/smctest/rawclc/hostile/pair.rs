@@ -9,9 +9,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 use anyhow::Result;
-use smc_user::poll_fd;
 use smc_user::Errno;
-use smc_user::Socket;
 
 use crate::rawclc::frame::Flow;
 use crate::rawclc::packet::frame;
@@ -24,6 +22,7 @@ use crate::rawclc::packet::WRITE_ONLY;
 
 use super::immediate::Immediate;
 use super::memory::Memory;
+use super::wire::RdmaWire;
 
 /// Opcodes of RDMA WRITEs of several packets, and of an RDMA READ and its answers.
 const WRITE_FIRST: u8 = 0x06;
@@ -46,8 +45,8 @@ const IS_NOT_READY: u8 = 1;
 const RESEND: Duration = Duration::from_millis(500);
 const NOT_READY: Duration = Duration::from_millis(10);
 
-/// How often a packet is sent again.
-const RESENDS: u32 = 7;
+/// How often a packet is sent again: the kernel may be busy.
+const RESENDS: u32 = 20;
 
 /// Requests an acknowledgement, in the word of the packet sequence number.
 const REQUEST_ACK: u32 = 1 << 31;
@@ -71,7 +70,7 @@ struct Unacked {
 
 /// One queue pair, connected to one of the kernel's.
 pub(super) struct Pair<'a> {
-    wire: &'a Socket,
+    wire: &'a RdmaWire,
     flow: Flow,
     own: u32,
     peer: u32,
@@ -102,7 +101,7 @@ pub(super) struct Pair<'a> {
 
 impl<'a> Pair<'a> {
     /// Creates one whose first packet sequence number is 0.
-    pub(super) fn new(wire: &'a Socket, flow: Flow, own: u32, memory: Memory) -> Self {
+    pub(super) fn new(wire: &'a RdmaWire, flow: Flow, own: u32, memory: Memory) -> Self {
         Self {
             wire,
             flow,
@@ -219,7 +218,7 @@ impl<'a> Pair<'a> {
 
     fn transmit(&self, opcode: u8, number: u32, data: &[u8]) -> Result<()> {
         let frame = frame(&self.flow, opcode, self.peer, number, data);
-        self.wire.send(&frame, 0)?;
+        self.wire.send(&frame)?;
         Ok(())
     }
 
@@ -246,11 +245,8 @@ impl<'a> Pair<'a> {
                 true => end,
                 false => end.min(self.resend_at),
             };
-            poll_fd(
-                self.wire,
-                libc::POLLIN,
-                wake.saturating_duration_since(now) + Duration::from_millis(1),
-            )?;
+            self.wire
+                .wait(wake.saturating_duration_since(now) + Duration::from_millis(1))?;
         }
     }
 
@@ -276,7 +272,7 @@ impl<'a> Pair<'a> {
     fn take_frames(&mut self) -> Result<()> {
         let mut frame = vec![0; 1 << 14];
         loop {
-            match self.wire.recv(&mut frame, libc::MSG_DONTWAIT) {
+            match self.wire.recv(&mut frame) {
                 Ok(len) => {
                     let bytes = frame.get(..len).unwrap_or_default();
                     let packet = Packet::parse(bytes, self.flow.local.0);
