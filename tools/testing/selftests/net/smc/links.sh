@@ -96,9 +96,9 @@ max_links() {
 		in_ns b sh -c "echo $2 >/proc/sys/net/smc/smcr_max_links_per_lgr"
 }
 
-# offer_ends: a link is offered that nobody answers to.
+# offer_ends: a link is offered that nobody answers to, now and again.
 offer_ends() {
-	silence wire_a a wire_b b && device_add wire2_b b && within 5 is_offered && within 15 group_is "${SINGLE[@]}"
+	silence wire_a a wire_b b && device_add wire2_b b && within 15 is_offered && within 15 group_is "${SINGLE[@]}"
 }
 
 is_offered() {

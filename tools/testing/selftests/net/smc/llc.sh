@@ -38,6 +38,11 @@ has_group() {
 	! no_groups
 }
 
+# no_rmbs: both ends have given up all RMBs, of which each has told the other one by then.
+no_rmbs() {
+	! "$BIN/smc" lgr --json | grep -q '"receive_bytes": [1-9]'
+}
+
 # not_tested: while a connection idles. The link was tested when the group began.
 not_tested() {
 	hold --seconds 12 &
@@ -60,7 +65,7 @@ check "a peer that died is noticed" hold --seconds 20 --ends ECONNABORTED --then
 hearing
 check "its link group is not used any more" hold --seconds 1
 check "an idle link group is deleted in order" \
-	said 1 "$(told $PROGRAM 1)" eval "hold --seconds 1; sleep 3"
+	said 1 "$(told $PROGRAM 1)" eval "hold --seconds 1 && within 20 no_groups"
 check "the peer is told that the module goes" \
 	said 1 "$(told $OPERATOR 0)" eval "set_sysctl smcr_lgr_idle_time 100 && hold --seconds 0 && fresh"
 # Soft RoCE does not hear that its messages arrive while its device is removed.
@@ -73,7 +78,7 @@ require "the device is back" in_ns a rdma link add rxe_a type rxe netdev wire_a
 require "SMC is back" within 20 smctest --expect smc path
 
 check "the peer is told of each RMB, and that it is gone" \
-	said 4 "$DELETE_RKEY" eval "hold --connections 8 --seconds 0 && sleep 7"
+	said 4 "$DELETE_RKEY" eval "hold --connections 8 --seconds 0 && within 20 no_rmbs"
 check "a new RMB is told of and used" \
 	said 4 "$CONFIRM_RKEY" smctest --expect smc integrity --mib 1
 check "all connections of a group at once" \

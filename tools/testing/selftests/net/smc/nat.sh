@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: debian-7.3
 # every: 5 days
-# timeout: 300
+# timeout: 480
 # cpus: 1
 # Connections whose addresses are translated, as containers, virtual addresses of a cluster and transparent proxies have
 # them, and firewalls that know connections (conntrack).

@@ -139,17 +139,25 @@ top_is() {
 		cat /tmp/top && grep -qE "$pattern" /tmp/top
 }
 
+# top_has_drawn: what is there, in a terminal.
+top_has_drawn() {
+	within 20 grep -qs Sockets /tmp/top
+}
+
 # In a terminal it goes on until it is told to end.
 top_in_terminal() {
-	{ sleep 3 && printf q; } |
-		timeout 20 script -qec "ip netns exec a '$BIN/smc' top --interval 0.3" /dev/null >/tmp/top &&
+	rm -f /tmp/top
+	{ top_has_drawn && printf q; } |
+		timeout 60 script -qec "ip netns exec a '$BIN/smc' top --interval 0.3" /dev/null >/tmp/top &&
 		grep -q 'Sockets  .* by SMC' /tmp/top
 }
 
-# top_ended_by SIGNAL: the terminal is as before then.
+# top_ended_by SIGNAL: the terminal is as before then. It stays until stty has shown it.
 top_ended_by() {
-	sleep 5 | timeout 20 script -qec "stty sane
-		timeout --foreground -s $1 2 ip netns exec a '$BIN/smc' top --interval 0.3
+	rm -f /tmp/top
+	{ top_has_drawn && kill -s "$1" "$(cat /tmp/top.pid)" && within 20 grep -q icanon /tmp/top; } |
+		timeout 60 script -qec "stty sane
+		sh -c 'echo \$\$ >/tmp/top.pid && exec \"\$@\"' sh ip netns exec a '$BIN/smc' top --interval 0.3
 		stty -a" /dev/null >/tmp/top
 	grep -q 'Sockets  .* by SMC' /tmp/top && grep -q $'\e\[?1049l' /tmp/top && grep -qE '(^| )echo ' /tmp/top &&
 		grep -qE '(^| )icanon ' /tmp/top
