@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::dirs::Dirs;
-use crate::packing::{Load, UNKNOWN_LOAD};
+use crate::packing::Load;
 use crate::run::lock;
 
 /// What a script took.
@@ -62,10 +62,10 @@ impl Durations {
         times.min().unwrap_or(timeout / 2)
     }
 
-    /// Returns how many processors the script will keep busy if it has to wait for none.
-    pub(crate) fn load(&self, name: &str) -> Load {
+    /// Returns how many processors the script will keep busy if it has to wait for none; `unknown` if it never ran.
+    pub(crate) fn load(&self, name: &str, unknown: Load) -> Load {
         let loads = self.runs(name).map(Took::load);
-        loads.reduce(f64::max).map_or(UNKNOWN_LOAD, Load::Part)
+        loads.reduce(f64::max).map_or(unknown, Load::Part)
     }
 
     /// Returns how long processors will be busy with the script: as the last time, or a good part of its timeout.
@@ -134,6 +134,7 @@ fn parse(text: &str) -> BTreeMap<String, Runs> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packing::UNKNOWN_LOAD;
 
     fn took(time: f64, cpu: f64) -> Took {
         Took {
@@ -172,8 +173,8 @@ mod tests {
         let timeout = Duration::from_secs(100);
         assert_eq!(durations.time("why", timeout), Duration::from_secs(10));
         assert_eq!(durations.cpu("why", timeout), Duration::from_secs(5));
-        assert_eq!(durations.load("why"), Load::Part(0.4));
-        assert_eq!(durations.load("new"), UNKNOWN_LOAD);
+        assert_eq!(durations.load("why", UNKNOWN_LOAD), Load::Part(0.4));
+        assert_eq!(durations.load("new", UNKNOWN_LOAD), UNKNOWN_LOAD);
         assert_eq!(durations.time("new", timeout), timeout / 2);
     }
 }

@@ -12,6 +12,7 @@ use nix::fcntl::Flock;
 
 use crate::dirs::Dirs;
 use crate::kernel::{arm64, Flavour, Kernel};
+use crate::packing::{Load, UNKNOWN_LOAD, UNKNOWN_PAIR_LOAD};
 use crate::run::lock;
 use crate::suites::Suite;
 use crate::vm::{self, Fate, Guest, Outcome, Power, Wire};
@@ -44,6 +45,14 @@ impl Topology {
     /// Returns whether a guest loads the C module.
     pub(crate) fn has_c_module(self) -> bool {
         matches!(self, Self::Pair(a, b) if a == ModuleKind::C || b == ModuleKind::C)
+    }
+
+    /// Returns what a script takes of the processors that never ran.
+    pub(crate) fn unknown_load(self) -> Load {
+        match self {
+            Self::One => UNKNOWN_LOAD,
+            Self::Pair(..) => UNKNOWN_PAIR_LOAD,
+        }
     }
 }
 

@@ -19,6 +19,9 @@ pub(crate) enum Load {
 /// What a script takes that never ran, so that one more of them runs than there are processors, if these are few.
 pub(crate) const UNKNOWN_LOAD: Load = Load::Part(0.4);
 
+/// The same of two guests.
+pub(crate) const UNKNOWN_PAIR_LOAD: Load = Load::Part(0.8);
+
 /// What keeps a processor busy most of the time.
 const HEAVY: f64 = 0.7;
 

@@ -220,7 +220,7 @@ fn prepare<'a>(
             let time = stage.durations.time(&name, spec.timeout);
             let load = match spec.is_alone {
                 true => Load::Alone,
-                false => stage.durations.load(&name),
+                false => stage.durations.load(&name, spec.topology.unknown_load()),
             };
             ready.push((time, (load, job)));
         }
