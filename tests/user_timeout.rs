@@ -130,7 +130,9 @@ fn time_in_which_this_host_stood_still_does_not_count() {
     assert_eq!(look(100), Look::Again(at(200)));
     assert_eq!(look(5200), Look::Again(at(5300)));
     assert_eq!(look(5300), Look::Again(at(5400)));
-    assert_eq!(look(6400), Look::Expired);
+    // Also in the last quarter: what has come meanwhile is seen first.
+    assert_eq!(look(6400), Look::Again(at(6500)));
+    assert_eq!(look(6510), Look::Expired);
 }
 
 #[test]

@@ -378,14 +378,17 @@ fn give_up_offer(this: &Sock, attempt: u32) {
 /// send nothing and receives nothing. In the last case the server's application sees a connection that is reset, and
 /// then another one.
 fn reconnect(this: &Sock, attempt: u32, info: FallbackInfo) -> Result {
+    syn::note_reconnect(this);
     let to = SockState::Connecting(Some(info));
     this.transition(&[Phase::Connecting], to)
         .map_err(|_| ECONNABORTED)?;
-    if this.ended_attempt.load(Relaxed) == attempt {
+    let is_ended = || this.ended_attempt.load(Relaxed) == attempt;
+    if is_ended() {
         return Err(ECONNABORTED);
     }
-    syn::note_reconnect(this);
     match this.tcp.reconnect_without_smc(syn::before(this)) {
+        // A shutdown(2) that came before was of the connection before.
+        Err(e) if e == EINPROGRESS && is_ended() => Err(ECONNABORTED),
         Err(e) if e == EINPROGRESS => Ok(()),
         Err(e) if e == ENOTCONN => Err(ECONNABORTED),
         result => result,
@@ -444,8 +447,8 @@ fn note_failed_syn(this: &Sock, attempt: u32) {
     }
 }
 
-/// The application undoes the attempt that there is, before TCP is told; `without_smc` returns why that was so. It is
-/// called once TCP has sent the SYN, as another attempt is noted before that.
+/// The application undoes the attempt that there is, before TCP is told. `without_smc` returns why it has no offer, if
+/// it has none, and is called after TCP is asked: the state changes before another SYN is sent.
 fn note_end(this: &Sock, without_smc: impl FnOnce() -> Option<FallbackInfo>) {
     if this.tcp.state().is_syn_sent() {
         syn::note_no_answer(this, without_smc().as_ref());

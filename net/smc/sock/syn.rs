@@ -219,7 +219,8 @@ pub(super) fn note_no_answer(this: &Sock, info: Option<&FallbackInfo>) {
     let is_late = this.syn_wait.is_late.load(Relaxed);
     let is_answer_due = now.saturating_since(sent) >= SUSPICIOUS_WAIT;
     match info {
-        None if is_answer_due => syns.suspect(&path, now),
+        // Late is also one whose successor is about to be sent.
+        None if is_answer_due || is_late => syns.suspect(&path, now),
         Some(info) if is_unanswered(info) && is_answer_due => syns.acquit(&path),
         // The one before had its time.
         Some(info) if is_unanswered(info) && is_late => syns.suspect(&path, now),

@@ -14,6 +14,9 @@ use crate::time::{
 /// How often a connection is looked at while its data may wait.
 const LOOKS: u32 = 4;
 
+/// A look is punctual if it comes late by at most the limit divided by this, as timers are.
+const PUNCTUAL: u32 = 16;
+
 /// How long TCP waits for an acknowledgement, or for room at the peer, before its time begins (`TCP_RTO_MIN`). Corked
 /// data leave within this time.
 const RTO_MIN: Duration = Duration::from_millis(200);
@@ -105,16 +108,23 @@ impl UserTimeout {
             return Look::Done;
         };
         let late = now.saturating_since(self.due);
+        let stood_still = late > limit.div(PUNCTUAL);
         let since = match progress == before {
-            true => since.saturating_add(late),
+            true if stood_still => since.saturating_add(late),
+            true => since,
             false => now,
         };
         self.since = Some((since, progress));
-        let end = since.saturating_add(limit);
-        if end.is_due(now) {
-            return Look::Expired;
-        }
-        self.due = end.min(now.saturating_add(limit.div(LOOKS)));
+        let (end, again) = (
+            since.saturating_add(limit),
+            now.saturating_add(limit.div(LOOKS)),
+        );
+        // What has arrived meanwhile may not be known yet.
+        self.due = match end.is_due(now) {
+            true if stood_still => again,
+            true => return Look::Expired,
+            false => end.min(again),
+        };
         Look::Again(self.due)
     }
 }
