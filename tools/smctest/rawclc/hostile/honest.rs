@@ -27,6 +27,7 @@ use super::session::Offers;
 use super::session::Session;
 use super::Beginning;
 use super::Place;
+use super::Wrong;
 
 /// Bytes that fill any ring several times.
 const MANY: u64 = 300_000;
@@ -157,11 +158,10 @@ fn exchange(session: &mut Session<'_>, seed: u64, range: Range<u64>) -> Result<(
     Stream::new(seed).fill(&mut wanted);
     let wanted = wanted.split_off(before);
     let differs = back.iter().zip(&wanted).position(|(a, b)| a != b);
-    ensure!(
-        differs.is_none() && back.len() as u64 == len,
-        "of {} bytes the one at {differs:?} is wrong",
-        back.len()
-    );
+    if differs.is_some() || back.len() as u64 != len {
+        let what = format!("of {} bytes the one at {differs:?} is wrong", back.len());
+        bail!(Wrong(what));
+    }
     Ok(())
 }
 
@@ -196,12 +196,15 @@ fn send_closing(session: &mut Session<'_>, closing: Closing) -> Result<()> {
 
 /// Checks what the application and the peer have seen in the end.
 fn judge(session: &Session<'_>, outcome: &Outcome, errno: Option<Errno>, len: u64) -> Result<()> {
+    if let Some(what) = session.pair.memory.faults.first() {
+        bail!(Wrong(format!("the kernel is wrong: {what}")));
+    }
+    if outcome.wrong_at.is_some() {
+        bail!(Wrong(format!("the application has seen {outcome:?}")));
+    }
     ensure!(
-        outcome.errno == errno && outcome.received == len && outcome.wrong_at.is_none(),
+        outcome.errno == errno && outcome.received == len,
         "the application has seen {outcome:?}"
     );
-    match session.pair.memory.faults.first() {
-        Some(what) => bail!("the kernel is wrong: {what}"),
-        None => Ok(()),
-    }
+    Ok(())
 }

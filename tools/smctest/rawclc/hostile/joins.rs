@@ -34,6 +34,7 @@ use super::contact::RKEY;
 use super::contact::SOON;
 use super::session::Session;
 use super::Place;
+use super::ATTEMPTS;
 
 /// Interval between two looks at TCP, while RDMA is served.
 const LOOK: Duration = Duration::from_millis(20);
@@ -137,7 +138,7 @@ fn declined(place: &Place<'_>) -> Result<()> {
 
 /// Starts an application that connects to the server, up to the kernel's PROPOSAL.
 fn propose<'a>(place: &Place<'_>, session: &mut Session<'a>) -> Result<(App, RawTcp<'a>)> {
-    loop {
+    for _ in 0..ATTEMPTS {
         let opening = Opening::Connect(SocketAddr::from(session.tcp.local()));
         let app = App::start(place.peer.context, Kind::Reader, opening, SEEDS);
         if let Some(mut tcp) = session.tcp.again_in_time()? {
@@ -145,6 +146,7 @@ fn propose<'a>(place: &Place<'_>, session: &mut Session<'a>) -> Result<(App, Raw
             return Ok((app, tcp));
         }
     }
+    bail!("this process is too slow to answer a SYN")
 }
 
 /// The server closes TCP right behind its ACCEPT, so that the client sends no CONFIRM. The next server's ACCEPT names
@@ -177,6 +179,17 @@ fn given_up(place: &Place<'_>) -> Result<()> {
 /// The client's end of the link does not answer in time when another connection is to use it. The first one, and the
 /// link, go on.
 fn silent(place: &Place<'_>) -> Result<()> {
+    for _ in 0..ATTEMPTS {
+        if is_silence_seen(place)? {
+            return Ok(());
+        }
+        println!("# once more, as the kernel was too busy to see the silence");
+    }
+    bail!("the silent link was used each time")
+}
+
+/// Returns whether the kernel was not too busy to see it, and then did what it should.
+fn is_silence_seen(place: &Place<'_>) -> Result<bool> {
     let contact = contact(place);
     let messages = Messages::of(place.peer.address, contact.identity);
     let (app, mut session) = first(place, &contact, false)?;
@@ -188,11 +201,10 @@ fn silent(place: &Place<'_>) -> Result<()> {
     let answer = tcp.message(SOON)?.context("the kernel sent no message")?;
     if answer[4] != TYPE_DECLINE {
         ensure!(asked.elapsed() >= STALLED, "the silent link was used");
-        println!("# once more, as the kernel was too busy to see the silence");
         tcp.send(&messages.decline)?;
         tcp.reset()?;
         end(&app, &mut session)?;
-        return silent(place);
+        return Ok(false);
     }
     // What was to be silence is none of this process not being run.
     place.wires.rdma.count_pauses();
@@ -201,7 +213,18 @@ fn silent(place: &Place<'_>) -> Result<()> {
     tcp.reset()?;
     let counted = connections(place)?;
     ensure!(counted == 1, "the link has {counted} connections, not one");
-    end(&app, &mut session)
+    end(&app, &mut session)?;
+    Ok(true)
+}
+
+/// Waits until no connection of this peer is left.
+pub(super) fn await_none(place: &Place<'_>) -> Result<()> {
+    let start = Instant::now();
+    while connections(place)? > 0 {
+        ensure!(start.elapsed() < SOON, "a connection that was reset stays");
+        thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 /// Returns the connections of this peer's links, without those of groups that have none.

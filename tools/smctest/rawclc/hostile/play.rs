@@ -37,7 +37,7 @@ use super::Place;
 
 /// How long the kernel's application may take to end after its peer did, on a busy machine. A silent link is noticed
 /// after `smcr_testlink_time` and 6 s, without those for which the guest stood still.
-const BOUND: Duration = Duration::from_secs(60);
+const BOUND: Duration = Duration::from_secs(30);
 
 /// Time for what may come of the lies, and for what should come of an honest message.
 const SETTLED: Duration = Duration::from_millis(30);

@@ -128,6 +128,13 @@ pub(super) struct Session<'a> {
     pub(super) adopted: Adopted,
 }
 
+/// The kernel's connection ends with it, whatever happened.
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        let _ = self.tcp.reset();
+    }
+}
+
 impl<'a> Session<'a> {
     /// Creates one on `pair`, which sends the stream of `seed`.
     pub(super) fn new(
