@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # every: 3 days
-# timeout: 240
+# timeout: 400
 # What comes late, or early: a handshake that gets no processor in time while others do, the worker of an earlier one,
 # data that comes after the end of TCP, a shutdown(2) before the handshake is over. Nobody suffers.
 
