@@ -8,8 +8,6 @@
 
 mod add;
 
-use core::cell::Cell;
-
 use kernel::{
     sync::Arc,
     workqueue::WorkItem, //
@@ -97,10 +95,9 @@ fn rebalance(group: &LinkGroup) {
     let eligible_links = group.eligible_links();
     let can_carry = |idx| eligible_links[idx];
     for idx in LinkIdx::ALL {
-        let left = Cell::new(balance::excess(&group.loads_of(&eligible_links), idx));
         group.for_each(|member| {
-            if left.get() > 0 && member.rebalance_from(idx, &can_carry) {
-                left.set(left.get() - 1);
+            if balance::is_crowded(&group.loads_of(&eligible_links), idx) {
+                member.rebalance_from(idx, &can_carry);
             }
         });
     }

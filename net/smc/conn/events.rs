@@ -197,8 +197,8 @@ impl LgrConn for Conn {
         self.fail_over(idx, deadline);
     }
 
-    fn rebalance_from(self: Arc<Self>, idx: LinkIdx, can_carry: &dyn Fn(LinkIdx) -> bool) -> bool {
-        self.rebalance(idx, can_carry)
+    fn rebalance_from(self: Arc<Self>, idx: LinkIdx, can_carry: &dyn Fn(LinkIdx) -> bool) {
+        self.rebalance(idx, can_carry);
     }
 
     fn on_echo(self: Arc<Self>) {

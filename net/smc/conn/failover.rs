@@ -219,32 +219,27 @@ impl Conn {
     }
 
     /// Moves from the working link `idx` to the one with the fewest connections among those that `can_carry` it, as
-    /// soon as nothing is in flight. Returns whether it will.
+    /// soon as nothing is in flight.
     /// Context: may sleep.
-    pub(super) fn rebalance(
-        self: &Arc<Self>,
-        idx: LinkIdx,
-        can_carry: &dyn Fn(LinkIdx) -> bool,
-    ) -> bool {
+    pub(super) fn rebalance(self: &Arc<Self>, idx: LinkIdx, can_carry: &dyn Fn(LinkIdx) -> bool) {
         let then = self.with(|inner| {
             let is_meant =
                 inner.at.idx == idx && inner.pending_switch.is_none() && inner.remote.is_some();
             is_meant.then(|| inner.view())
         });
         let Some(then) = then else {
-            return false;
+            return;
         };
         let (token, row) = (self.token, then.row);
         let is_begun = match self.group.choose_link(token, row, can_carry) {
             Some(to) if to.idx != idx => self.begin_change(&then, to),
-            Some(_) | None => return false,
+            Some(_) | None => return,
         };
         match is_begun {
             true => self.transmit(),
             // The choice was counted already. The change that interfered makes its own choice.
             false => self.with(|inner| self.group.account_conn(token, inner.at.idx)),
         }
-        is_begun
     }
 
     fn begin_change(&self, then: &Snapshot, at: LinkRef) -> bool {

@@ -310,7 +310,7 @@ fn reuse(
         join::may_confirm(&mut session.clc, accepted_at)?;
         join::while_rmbe_is_known(conn, || confirm(session, conn, &at, accepted, None))
     })?;
-    conn.group.balance_after_join(at.idx);
+    conn.group.balance_after_join();
     Ok(conn)
 }
 

@@ -49,9 +49,9 @@ pub(crate) trait LgrConn: Send + Sync {
     /// Context: may sleep.
     fn fail_over_from(self: Arc<Self>, idx: LinkIdx, deadline: Instant);
     /// Moves the connection from link `idx`, if it uses that, to another one that `can_carry` it, to balance the load.
-    /// Returns whether it moves, now or soon.
+    /// It does so now or soon.
     /// Context: may sleep.
-    fn rebalance_from(self: Arc<Self>, idx: LinkIdx, can_carry: &dyn Fn(LinkIdx) -> bool) -> bool;
+    fn rebalance_from(self: Arc<Self>, idx: LinkIdx, can_carry: &dyn Fn(LinkIdx) -> bool);
     /// The peer answered the request of [`LinkGroup::want_echo`].
     fn on_echo(self: Arc<Self>);
     /// The peer deleted RKeys of its RMBs.

@@ -355,12 +355,13 @@ impl LinkGroup {
         self.inner.lock().conns.loads_of(links)
     }
 
-    /// Balances the loads if a connection that began on link `idx` makes them uneven. A client uses the link that the
-    /// server named by its own loads, which balancing has made others than those here.
+    /// Balances the loads if they are uneven after a connection began. A client uses the link that the server named by
+    /// its own loads, which balancing has made others than those here; and connections that began just then, or were
+    /// about to change their link, could not be moved before.
     /// Context: does not sleep.
-    pub(crate) fn balance_after_join(self: &Arc<Self>, idx: LinkIdx) {
+    pub(crate) fn balance_after_join(self: &Arc<Self>) {
         let has_several = self.links().present().nth(1).is_some();
-        if has_several && balance::is_crowded(&self.loads_of(&self.eligible_links()), idx) {
+        if has_several && balance::is_any_crowded(&self.loads_of(&self.eligible_links())) {
             self.queue_link_work(LinkWork::Rebalance);
         }
     }
