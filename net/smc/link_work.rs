@@ -94,9 +94,10 @@ fn rebalance(group: &LinkGroup) {
     }
     let eligible_links = group.eligible_links();
     let can_carry = |idx| eligible_links[idx];
-    for idx in LinkIdx::ALL {
+    let is_crowded = |idx| balance::is_crowded(&group.loads_of(&eligible_links), idx);
+    for idx in LinkIdx::ALL.into_iter().filter(|idx| is_crowded(*idx)) {
         group.for_each(|member| {
-            if balance::is_crowded(&group.loads_of(&eligible_links), idx) {
+            if is_crowded(idx) {
                 member.rebalance_from(idx, &can_carry);
             }
         });

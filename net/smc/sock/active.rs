@@ -123,7 +123,7 @@ fn on_tcp_error(this: &Sock) {
         // As the error is where both have ended the stream.
         ECONNRESET if this.tcp.has_ended_in_order() => conn.on_tcp_closed(),
         // The acknowledgement of our end is lost.
-        ETIMEDOUT if this.tcp.has_ended_in_order() && shutdown::has_ended(this) => {
+        ETIMEDOUT if this.tcp.has_ended_in_order() && this.sk.is_send_shutdown() => {
             conn.on_tcp_closed()
         }
         ECONNRESET => conn.on_tcp_reset(),

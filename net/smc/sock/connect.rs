@@ -387,7 +387,7 @@ fn reconnect(this: &Sock, attempt: u32, info: FallbackInfo) -> Result {
         return Err(ECONNABORTED);
     }
     match this.tcp.reconnect_without_smc(syn::before(this)) {
-        // A shutdown(2) that came before was of the connection before.
+        // A shutdown(2) that came before this SYN was sent has not ended the new attempt of TCP.
         Err(e) if e == EINPROGRESS && is_ended() => Err(ECONNABORTED),
         Err(e) if e == EINPROGRESS => Ok(()),
         Err(e) if e == ENOTCONN => Err(ECONNABORTED),

@@ -17,9 +17,6 @@ use crate::carrier::Carrier;
 /// shutdown(2) for receiving alone.
 const SHUT_RD: i32 = 0;
 
-/// As a bit of `sk_shutdown`.
-const SEND_SHUTDOWN: u8 = 2;
-
 /// shutdown(2).
 ///
 /// TCP ends with the stream, as that of the C module does: TIME_WAIT is on the side that ends first. It does so before
@@ -33,11 +30,6 @@ pub(super) fn shutdown(this: &Sock, conn: &Carrier, how: i32) -> Result {
     this.sk.add_shutdown((how + 1) as u8);
     this.sk.wake_state();
     Ok(())
-}
-
-/// Whether the application has ended its stream.
-pub(super) fn has_ended(this: &Sock) -> bool {
-    this.sk.shutdown_mask() & SEND_SHUTDOWN != 0
 }
 
 /// shutdown(2) with argument `how` while the handshake runs.

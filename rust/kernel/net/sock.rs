@@ -296,6 +296,11 @@ impl Sk {
         read_once!(self, sk_shutdown)
     }
 
+    /// Whether sending was shut down.
+    pub fn is_send_shutdown(&self) -> bool {
+        self.shutdown_mask() & bindings::SEND_SHUTDOWN as u8 != 0
+    }
+
     /// Adds directions that were shut down.
     pub fn add_shutdown(&self, mask: u8) {
         write_once!(self, sk_shutdown, self.shutdown_mask() | mask);

@@ -77,9 +77,9 @@ impl Sk {
 
     /// Wakes all waiters: the peer has ended its side, which ends the connection if this side has ended.
     pub fn wake_end(&self) {
-        let band = match self.shutdown_mask() & bindings::SEND_SHUTDOWN as u8 {
-            0 => bindings::POLL_IN,
-            _ => bindings::POLL_HUP,
+        let band = match self.is_send_shutdown() {
+            true => bindings::POLL_HUP,
+            false => bindings::POLL_IN,
         };
         self.wake(0, bindings::SOCK_WAKE_WAITD, band);
     }

@@ -67,7 +67,7 @@ pub struct UserTimeout {
     /// TCP_USER_TIMEOUT and [`RTO_MIN`]; zero without the option.
     limit: Duration,
     since: Option<(Instant, PeerProgress)>,
-    /// When the next look is due. What it comes later does not count: this host may have stood still.
+    /// When the next look is due. Time by which it comes later does not count, as this host may have stood still.
     due: Instant,
 }
 

@@ -114,9 +114,9 @@ pub struct PathRecord {
 enum Worth {
     Nothing,
     Suspected,
-    /// It has failed for certain, and is to be tried again.
-    Tried,
-    /// It has failed for certain.
+    /// It has failed for certain, and may be tried again now.
+    Due,
+    /// It has failed for certain, and is not to be tried yet.
     Avoided,
 }
 
@@ -134,7 +134,7 @@ impl PathRecord {
         match self.is_proven {
             false => Worth::Suspected,
             true if self.is_avoided(now) => Worth::Avoided,
-            true => Worth::Tried,
+            true => Worth::Due,
         }
     }
 }
