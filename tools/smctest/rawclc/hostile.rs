@@ -167,22 +167,30 @@ impl<'a> Place<'a> {
     ) -> Result<(App, Result<Session<'_>>)> {
         let (peer, wires) = (&self.peer, &self.wires);
         if is_server {
-            for _ in 0..ATTEMPTS {
+            // A busy guest may answer a SYN too late, which is none of the script.
+            let (app, tcp) = in_time("this process is too slow to answer a SYN", || {
                 let flow = peer.next_flow(0);
                 let opening = Opening::Connect(SocketAddr::from(flow.local));
                 let app = App::start(peer.context, kind, opening, seeds);
-                // A busy guest may answer a SYN too late, which is none of the script.
-                if let Some(tcp) = RawTcp::accept_in_time(&wires.tcp, flow)? {
-                    return Ok((app, contact.agree_with_client(peer, wires, tcp)));
-                }
-            }
-            bail!("this process is too slow to answer a SYN");
+                Ok(RawTcp::accept_in_time(&wires.tcp, flow)?.map(|tcp| (app, tcp)))
+            })?;
+            return Ok((app, contact.agree_with_client(peer, wires, tcp)));
         }
         let listener = listener(peer, |_| Ok(()), 4)?;
         let port = port_of(&listener)?;
         let app = App::start(peer.context, kind, Opening::Accept(listener), seeds);
         Ok((app, contact.agree_with_server(peer, wires, port)))
     }
+}
+
+/// Returns what `once` does when it is not too late, as a busy guest may be; if it is so each time, that is an error.
+fn in_time<T>(error: &'static str, mut once: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    for _ in 0..ATTEMPTS {
+        if let Some(found) = once()? {
+            return Ok(found);
+        }
+    }
+    bail!(error)
 }
 
 /// What no peer may see, however slow it is.

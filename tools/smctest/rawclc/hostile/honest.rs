@@ -15,6 +15,7 @@ use smc_user::Errno;
 use crate::data::Random;
 use crate::data::Stream;
 
+use super::app::App;
 use super::app::Kind;
 use super::app::Outcome;
 use super::app::Seeds;
@@ -88,22 +89,54 @@ fn play_with(
         kind,
         seeds,
     };
+    let transfer = Transfer {
+        len,
+        seed,
+        fails_over,
+        closing,
+        errno: closing.errno(place.is_of_c),
+    };
     let result = || -> Result<()> {
-        let mut len = len;
         let (app, mut session) = place.meet_confirmed(&beginning, |session| {
             if fails_over {
                 session.offers = Offers::Used;
             }
         })?;
+        let result = transfer.run(&app, &mut session);
+        // Whatever else failed is less.
+        if let Some(what) = session.pair.memory.faults.first() {
+            bail!(Wrong(format!("the kernel is wrong: {what}")));
+        }
+        result
+    };
+    place
+        .promptly(result)
+        .with_context(|| format!("an honest peer, {len} bytes, {kind:?}, {closing:?}"))
+}
+
+/// What is done over a link that is confirmed.
+struct Transfer {
+    /// Bytes that go there and back, at least.
+    len: u64,
+    seed: u64,
+    fails_over: bool,
+    closing: Closing,
+    /// The error with which it ends for the application.
+    errno: Option<Errno>,
+}
+
+impl Transfer {
+    fn run(&self, app: &App, session: &mut Session<'_>) -> Result<()> {
+        let (mut len, seed, fails_over) = (self.len, self.seed, self.fails_over);
         let half = if fails_over { len / 2 } else { 0 };
         // What ended for the application, too, is no stall.
         let seen = || format!("the application has seen {:?}", app.end(SETTLED));
-        exchange(&mut session, seed, 0..half).with_context(seen)?;
+        exchange(session, seed, 0..half).with_context(seen)?;
         ensure!(
             !fails_over || session.fail_over(SOON)?,
             "there is no second link"
         );
-        exchange(&mut session, seed, half..len).with_context(seen)?;
+        exchange(session, seed, half..len).with_context(seen)?;
         // Few bytes are one write, and the kernel has nothing else to say.
         ensure!(
             session.immediates > 0 || !session.sends_immediate || !(1..=1000).contains(&len),
@@ -114,19 +147,16 @@ fn play_with(
         let start = Instant::now();
         while is_replaced && session.adopted.count == 0 {
             ensure!(start.elapsed() < SOON, "the kernel offered no larger RMBE");
-            exchange(&mut session, seed, len..len + MANY).with_context(seen)?;
+            exchange(session, seed, len..len + MANY).with_context(seen)?;
             len += MANY;
         }
-        send_closing(&mut session, closing)?;
+        send_closing(session, self.closing)?;
         let outcome = app.end(SOON).context("the application has not ended")?;
-        judge(&session, &outcome, closing.errno(place.is_of_c), len)?;
+        judge(&outcome, self.errno, len)?;
         session.tcp.reset()?;
         session.pair.send(&llc::delete_all())?;
         session.serve(SETTLED)
-    };
-    place
-        .promptly(result)
-        .with_context(|| format!("an honest peer, {len} bytes, {kind:?}, {closing:?}"))
+    }
 }
 
 /// The longest time that an exchange takes while other peers have theirs, on a loaded machine.
@@ -140,13 +170,12 @@ fn exchange(session: &mut Session<'_>, seed: u64, range: Range<u64>) -> Result<(
     while (back.len() as u64) < len {
         ensure!(
             start.elapsed() < EXCHANGED && session.pair.given_up == 0,
-            "{} bytes of {} came back; {}, refused with {:?}, no answer to {} packets, faults: {:?}",
+            "{} bytes of {} came back; {}, refused with {:?}, no answer to {} packets",
             back.len(),
             session.sent,
             session.progress(),
             session.pair.refused,
-            session.pair.given_up,
-            session.pair.memory.faults
+            session.pair.given_up
         );
         session.produce(range.end)?;
         session.serve_one(SETTLED)?;
@@ -194,11 +223,8 @@ fn send_closing(session: &mut Session<'_>, closing: Closing) -> Result<()> {
     session.tcp.close()
 }
 
-/// Checks what the application and the peer have seen in the end.
-fn judge(session: &Session<'_>, outcome: &Outcome, errno: Option<Errno>, len: u64) -> Result<()> {
-    if let Some(what) = session.pair.memory.faults.first() {
-        bail!(Wrong(format!("the kernel is wrong: {what}")));
-    }
+/// Checks what the application has seen in the end.
+fn judge(outcome: &Outcome, errno: Option<Errno>, len: u64) -> Result<()> {
     if outcome.wrong_at.is_some() {
         bail!(Wrong(format!("the application has seen {outcome:?}")));
     }

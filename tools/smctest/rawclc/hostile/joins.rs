@@ -32,9 +32,9 @@ use super::contact::FIRST_CONTACT;
 use super::contact::FLAGS;
 use super::contact::RKEY;
 use super::contact::SOON;
+use super::in_time;
 use super::session::Session;
 use super::Place;
-use super::ATTEMPTS;
 
 /// Interval between two looks at TCP, while RDMA is served.
 const LOOK: Duration = Duration::from_millis(20);
@@ -138,15 +138,13 @@ fn declined(place: &Place<'_>) -> Result<()> {
 
 /// Starts an application that connects to the server, up to the kernel's PROPOSAL.
 fn propose<'a>(place: &Place<'_>, session: &mut Session<'a>) -> Result<(App, RawTcp<'a>)> {
-    for _ in 0..ATTEMPTS {
+    let (app, mut tcp) = in_time("this process is too slow to answer a SYN", || {
         let opening = Opening::Connect(SocketAddr::from(session.tcp.local()));
         let app = App::start(place.peer.context, Kind::Reader, opening, SEEDS);
-        if let Some(mut tcp) = session.tcp.again_in_time()? {
-            message(session, &mut tcp)?;
-            return Ok((app, tcp));
-        }
-    }
-    bail!("this process is too slow to answer a SYN")
+        Ok(session.tcp.again_in_time()?.map(|tcp| (app, tcp)))
+    })?;
+    message(session, &mut tcp)?;
+    Ok((app, tcp))
 }
 
 /// The server closes TCP right behind its ACCEPT, so that the client sends no CONFIRM. The next server's ACCEPT names
@@ -179,17 +177,11 @@ fn given_up(place: &Place<'_>) -> Result<()> {
 /// The client's end of the link does not answer in time when another connection is to use it. The first one, and the
 /// link, go on.
 fn silent(place: &Place<'_>) -> Result<()> {
-    for _ in 0..ATTEMPTS {
-        if is_silence_seen(place)? {
-            return Ok(());
-        }
-        println!("# once more, as the kernel was too busy to see the silence");
-    }
-    bail!("the silent link was used each time")
+    in_time("the silent link was used each time", || silence(place))
 }
 
-/// Returns whether the kernel was not too busy to see it, and then did what it should.
-fn is_silence_seen(place: &Place<'_>) -> Result<bool> {
+/// `None` if the kernel was too busy to see it.
+fn silence(place: &Place<'_>) -> Result<Option<()>> {
     let contact = contact(place);
     let messages = Messages::of(place.peer.address, contact.identity);
     let (app, mut session) = first(place, &contact, false)?;
@@ -204,7 +196,8 @@ fn is_silence_seen(place: &Place<'_>) -> Result<bool> {
         tcp.send(&messages.decline)?;
         tcp.reset()?;
         end(&app, &mut session)?;
-        return Ok(false);
+        println!("# once more, as the kernel was too busy to see the silence");
+        return Ok(None);
     }
     // What was to be silence is none of this process not being run.
     place.wires.rdma.count_pauses();
@@ -213,8 +206,7 @@ fn is_silence_seen(place: &Place<'_>) -> Result<bool> {
     tcp.reset()?;
     let counted = connections(place)?;
     ensure!(counted == 1, "the link has {counted} connections, not one");
-    end(&app, &mut session)?;
-    Ok(true)
+    end(&app, &mut session).map(Some)
 }
 
 /// Waits until no connection of this peer is left.

@@ -81,8 +81,12 @@ impl Memory {
             return Err(format!("it wrote {len} bytes outside the RMB: {reth:x?}"));
         }
         let due = self.written % size;
-        // How many bytes before the next one it begins.
-        let back = (due + size - at) % size;
+        // How many bytes before the next one it begins: where that is due, too, if a full ring may be repeated.
+        let is_full = self.written == self.read + size;
+        let back = match (due + size - at) % size {
+            0 if is_full && self.may_repeat => size,
+            back => back,
+        };
         if back > 0 && !(self.may_repeat && back <= self.written) {
             return Err(format!("it wrote at {at} where {due} is next"));
         }
@@ -148,6 +152,18 @@ mod tests {
         assert_eq!(memory.faults.len(), 1, "another byte");
         memory.write(reth(1011, 2), &[0; 2]);
         assert_eq!(memory.faults.len(), 2, "a gap");
+    }
+
+    #[test]
+    fn a_full_ring_may_be_repeated_from_its_beginning() {
+        let mut memory = Memory::new(7, 1000, 16);
+        memory.write(reth(1000, 16), &[1; 16]);
+        memory.may_repeat = true;
+        memory.write(reth(1000, 16), &[1; 16]);
+        assert_eq!(memory.written, 16);
+        assert!(memory.faults.is_empty(), "{:?}", memory.faults);
+        memory.write(reth(1000, 1), &[2]);
+        assert_eq!(memory.faults.len(), 1, "another byte");
     }
 
     #[test]
