@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # What scripts share in which RDMA packets stop while TCP goes on.
 
+. "${LIB%/*}/moment.bash"
+
 # lose AFTER [PREFIX...]: RDMA packets that come to this machine are lost after so many; the prefix is a command
 # that gets there.
 lose() {
@@ -19,11 +21,6 @@ lose() {
 # heal [PREFIX...]: they come again.
 heal() {
 	! "$@" nft list table inet broken >/dev/null 2>&1 || "$@" nft delete table inet broken
-}
-
-# forget: what this machine remembers of paths that failed, as the names of networks may have changed.
-forget() {
-	"$BIN/smc" pnet add FORGET -I lo && "$BIN/smc" pnet flush
 }
 
 # cell LINE COLUMN COMMAND...: a check, and a cell of the table.

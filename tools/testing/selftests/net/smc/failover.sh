@@ -8,6 +8,7 @@
 
 . "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/failover.bash"
+. "${LIB%/*}/moment.bash"
 . "${LIB%/*}/quiet.bash"
 
 up_fabric() {
@@ -149,17 +150,13 @@ goes_on() {
 
 # outlived CLIENT SERVER END: as goes_on, where each message takes its time, and with it each state.
 outlived() {
-	local code device attempt
+	local code device
 	for device in "${ALL[@]}"; do
 		in_place "${device#* }" tc qdisc add dev "${device% *}" root netem delay 300ms || return
 	done
 	LOST=
-	for attempt in {1..6}; do
-		goes_on "$@"
-		code=$?
-		[ $code = 2 ] || break
-	done
-	echo "# attempt $attempt"
+	caught goes_on "$@"
+	code=$?
 	# The devices are words.
 	# shellcheck disable=SC2068
 	noise ${ALL[@]} && link_up "$LOST" "$3" || return

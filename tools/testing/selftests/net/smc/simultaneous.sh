@@ -6,7 +6,7 @@
 # handshake, and both go on over TCP, with no byte more or less.
 
 . "${LIB:=${0%/*}/lib.sh}"
-. "${LIB%/*}/broken.bash"
+. "${LIB%/*}/moment.bash"
 
 # Arguments: own address, the peer's, port, protocol. Connects when nobody writes to /tmp/go any more. Exit code 2: the
 # peer was not there yet.
@@ -38,21 +38,9 @@ IPPROTO_SMC=256
 # Another one each time: an end may still wait for what its predecessor sent last.
 PORT=7770
 
-# at_once PROTOCOL: both ends connect, each before the other's SYN arrives, and exchange data.
+# at_once PROTOCOL: both ends connect, each before the other's SYN arrives, and exchange data. 2: the SYN of one arrived
+# before the other one connected, and both were refused. A SYN that was late before does not count.
 at_once() {
-	local code attempt
-	for attempt in {1..6}; do
-		crossing "$1"
-		code=$?
-		[ $code = 2 ] || break
-	done
-	echo "# attempt $attempt"
-	return $code
-}
-
-# crossing PROTOCOL: as at_once. 2: the SYN of one arrived before the other one connected, and both were refused. A SYN
-# that was late before does not count.
-crossing() {
 	local one other codes
 	forget || return 1
 	PORT=$((PORT + 1))
@@ -114,14 +102,14 @@ require "both ways again" ip netns exec b tc qdisc del dev wire_b root
 require "shared memory" same_host on
 require "a slow wire" ip netns exec a tc qdisc add dev wire_a root netem delay 300ms
 require "both ways" ip netns exec b tc qdisc add dev wire_b root netem delay 300ms
-check "TCP" at_once 6
-check "SMC, which could be by shared memory" at_once $IPPROTO_SMC
+check "TCP" caught at_once 6
+check "SMC, which could be by shared memory" caught at_once $IPPROTO_SMC
 require "no shared memory" same_host off
-check "SMC, which could be by RDMA" at_once $IPPROTO_SMC
+check "SMC, which could be by RDMA" caught at_once $IPPROTO_SMC
 # A DECLINE crosses a PROPOSAL, then another DECLINE.
 require "one end is left without a device" del_rdma rxe b
-check "SMC, for which one end has no device" at_once $IPPROTO_SMC
+check "SMC, for which one end has no device" caught at_once $IPPROTO_SMC
 require "none is left" del_rdma rxe a
-check "SMC, for which neither end has a device" at_once $IPPROTO_SMC
+check "SMC, for which neither end has a device" caught at_once $IPPROTO_SMC
 check "module unloads" within 30 unload_smc
 finish

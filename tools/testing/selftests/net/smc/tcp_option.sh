@@ -8,6 +8,7 @@
 # whatever else may happen to these segments either SMC or plain TCP at both ends.
 
 . "${LIB:=${0%/*}/lib.sh}"
+. "${LIB%/*}/moment.bash"
 . "${LIB%/*}/syn_option.bash"
 
 # losing FLAGS COMMAND...: the command, while the first segment with these flags is lost at end b.
@@ -155,11 +156,6 @@ says_why() {
 	grep -q "^  id:     PEERNOSMC/syn-unanswered" /tmp/why
 }
 
-# forget: as after any change of the networks, it is not known any more who answered.
-forget() {
-	in_ns a "$BIN/smc" pnet add FORGET -I wire_a && in_ns a "$BIN/smc" pnet del FORGET
-}
-
 # What else happens while the SYN is not answered: arguments are the address of a server, and one where nobody answers.
 UNANSWERED="
 import errno, select, socket, struct, subprocess, sys, time
@@ -168,8 +164,7 @@ PORT, SYNCNT, USER_TIMEOUT, CLAMP, INFO = 7301, 7, 18, 10, 11
 def make(protocol=256):
     return socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
 def forget():
-    for command in ('add', 'FORGET', '-I', 'wire_a'), ('del', 'FORGET'):
-        subprocess.run(('$BIN/smc', 'pnet') + command, check=True)
+    subprocess.run(['bash', '-c', 'forget'], check=True)
 def begin(address, protocol=256, **options):
     s = make(protocol)
     for name, value in options.items():
@@ -240,6 +235,8 @@ unanswered() {
 	local listener code
 	in_ns b python3 -c "$LISTENER" "$IP_B" &
 	listener=$!
+	export BIN
+	export -f forget
 	await_port b 7301 && forget && in_ns b nft "add rule inet filtered prerouting ip daddr 10.99.99.99 drop" &&
 		ip -n a route replace 10.99.99.99 via "$IP_B" && in_ns a python3 -c "$UNANSWERED" "$IP_B" 10.99.99.99
 	code=$?
