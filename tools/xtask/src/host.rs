@@ -41,9 +41,10 @@ pub(crate) fn behind_guests(program: &str) -> Command {
 
 /// Runs the tests of the workspace.
 pub(crate) fn test(dirs: &Dirs) -> Result<Tally> {
-    let mut cmd = behind_guests("cargo");
-    cmd.args(["test", "--no-fail-fast", "--workspace"])
-        .current_dir(&dirs.repo);
+    // Beside guests this may take longer than a test may be silent. What does not build, the next one tells.
+    let mut build = cargo(dirs, &["build", "--tests", "--workspace"]);
+    Group::start(build.stdin(Stdio::null()))?.child.wait()?;
+    let mut cmd = cargo(dirs, &["test", "--no-fail-fast", "--workspace"]);
     let mut count = Count::default();
     let status = follow(&mut cmd, SILENCE, |line| {
         if !count.take(line) {
@@ -79,6 +80,12 @@ pub(crate) fn test(dirs: &Dirs) -> Result<Tally> {
         tally.failed.len()
     );
     Ok(tally)
+}
+
+fn cargo(dirs: &Dirs, args: &[&str]) -> Command {
+    let mut cmd = behind_guests("cargo");
+    cmd.args(args).current_dir(&dirs.repo);
+    cmd
 }
 
 /// Runs a command and hands over each line of its output. Returns how it ended, or `None` if it wrote nothing for as
