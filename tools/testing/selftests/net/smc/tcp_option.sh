@@ -66,7 +66,7 @@ dropping() {
 IMPATIENT="
 import errno, select, socket, sys
 how = sys.argv[1]
-def attempt():
+def attempt(patience):
     s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
     if how == 'limit':
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1500)
@@ -74,13 +74,14 @@ def attempt():
     assert s.connect_ex(('$IP_B', 7000)) == errno.EINPROGRESS
     poll = select.poll()
     poll.register(s, select.POLLOUT)
-    if not poll.poll(10000 if how == 'limit' else 500):
+    if not poll.poll(10000 if how == 'limit' else patience):
         if how == 'shutdown':
             s.shutdown(socket.SHUT_RDWR)
         s.close()
         return False
     return s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
-results = [attempt() for _ in range(6)]
+# The next ones are given less than a SYN without an answer is waited for.
+results = [attempt(500)] + [attempt(1500) for _ in range(5)]
 print('#', results)
 assert results == [False] + [True] * 5
 "
@@ -126,23 +127,38 @@ answer_dropped() {
 	local code
 	in_ns a nft "table inet dropped { chain in { type filter hook prerouting priority -500;
 		tcp flags & (syn|ack) == (syn|ack) tcp option 254 exists drop; }; }"
-	start_server 7000 && forget && in_ns a python3 -c "$BOUND" && in_time 1.5 in_ns a python3 -c "$BOUND"
+	start_server 7000 && forget && asks 1+ in_ns a python3 -c "$BOUND" &&
+		asks 0 in_ns a python3 -c "$BOUND"
 	code=$?
 	stop_servers
 	in_ns a nft delete table inet dropped
 	return "$code"
 }
 
-# in_time SECONDS COMMAND...
-in_time() {
-	local start=$EPOCHREALTIME limit=$1
-	shift
-	"$@" && awk "BEGIN { print \"# $EPOCHREALTIME\"; exit !($EPOCHREALTIME - $start < $limit) }"
+# watch_requests: from now on, count at end a which SYN leave with the option.
+watch_requests() {
+	in_ns a nft "table inet asked { counter syn { }; chain out { type filter hook output priority 0;
+		tcp flags & (syn|ack) == syn tcp option 254 exists counter name syn; }; }"
 }
 
-# remembers: a second connection to a peer that answers only a SYN without the option does not wait.
+# asked: how many have.
+asked() {
+	in_ns a nft list counter inet asked syn | sed -n 's/.*packets \([0-9]*\).*/\1/p'
+}
+
+# asks COUNT COMMAND...: the command succeeds, and so many SYN left with the option; with a + so many or more.
+asks() {
+	local count=$1 before
+	shift
+	before=$(asked)
+	"$@" || return
+	echo "# SYN with the option: $(($(asked) - before))"
+	is_count "$count" $(($(asked) - before))
+}
+
+# remembers: a peer answers only a SYN without the option, and is not sent another one with it then.
 remembers() {
-	in_time 6 tcp_path && in_time 1.5 tcp_path
+	asks 1+ tcp_path && asks 0 tcp_path
 }
 
 tcp_path() {
@@ -312,6 +328,7 @@ require "network" up_netns
 require "soft RoCE" up_rxe
 require "enterprise ID" common_eid
 require "a look at the options" watch_options
+require "a look at the requests" watch_requests
 
 check "SYN and SYN-ACK have the option" options 1 1 smc_path
 check "with IPv6" options 1 1 smctest6 --expect smc path
@@ -332,12 +349,12 @@ check "SYN cookies: plain TCP" with_sysctl b net/ipv4/tcp_syncookies 2 tcp_data
 check "a backlog that is nearly full: SMC, and no SYN cookies" python3 -c "$NEARLY_FULL"
 check "the option is removed on its way: plain TCP" removing tcp_data
 check "SMC afterwards" options 1 1 smc_path
-check "a SYN with the option is dropped: another one without it, soon" options 0 0 dropping remembers
+check "a SYN with the option is dropped: another one without it" options 0 0 dropping remembers
 check "it is said why" dropping says_why
 check "and everything else as over TCP" dropping unanswered
 check "clients that do not wait for so long: the next connection is there at once" dropping impatient
 check "a port that bind(2) has chosen stays" dropping chosen
-check "a SYN-ACK with the option is dropped: another attempt from the same port, and the next one at once" answer_dropped
+check "a SYN-ACK with the option is dropped: another attempt from the same port, and the next one without it" answer_dropped
 require "that is forgotten" forget
 check "SMC once it is not dropped any more" options 1 1 smc_path
 check "module unloads" within 20 unload_smc
