@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# beside: nothing
 # every: 7 days
 # timeout: 700
 # also: x86_64-kcsan
