@@ -375,7 +375,8 @@ pub(super) fn listen(this: ArcBorrow<'_, Sock>, backlog: i32) -> Result {
         return Ok(());
     }
     match this.phase() {
-        Phase::Init | Phase::Fallback if this.tcp.state().is_closed() => {}
+        // One with a protocol on top of TCP cannot listen.
+        Phase::Init | Phase::Fallback if this.tcp.state().is_closed() && !this.tcp.has_ulp() => {}
         _ => return Err(EINVAL),
     }
     start_listen(&this.into(), backlog)

@@ -514,12 +514,19 @@ impl TcpSocket {
         }
     }
 
-    /// Enables a protocol such as `tls` on top of TCP (TCP_ULP).
+    /// Enables a protocol on top of TCP (TCP_ULP), of those that are for applications. Others are for sockets that the
+    /// kernel makes, as this one is, and rely on what only their makers provide (`mptcp`).
     ///
     /// # Errors
     ///
     /// TCP's.
     pub fn set_ulp(&self, name: &[u8]) -> Result {
+        match name.split(|byte| *byte == 0).next() {
+            Some(b"tls" | b"espintcp") => {}
+            _ if self.has_ulp() => return Err(EEXIST),
+            Some(b"mptcp") if cfg!(CONFIG_MPTCP) => return Err(EOPNOTSUPP),
+            _ => return Err(ENOENT),
+        }
         let value = name.as_ptr().cast_mut().cast();
         let len = u32::try_from(name.len())?;
         // SAFETY: The name is valid for reading its length while the call lasts.
@@ -548,7 +555,7 @@ impl Drop for TcpSocket {
         self.keep_children();
         self.leave_option();
         // SAFETY: By the type invariant the socket is ours.
-        unsafe { bindings::sock_release(self.as_ptr()) };
+        unsafe { hook::release(self) };
     }
 }
 

@@ -180,6 +180,37 @@ pub(super) const ROWS: &[Row] = &[
         },
     ),
     Row::same(
+        "a protocol that is for sockets of the kernel, refused after a fallback",
+        "true ok data",
+        |rig| {
+            let (client, server) = plain_pair(rig)?;
+            let ulp = server.set_option(libc::SOL_TCP, libc::TCP_ULP, b"mptcp");
+            // It would call the rest of MPTCP, which is not there.
+            let space = server.set_option_int(libc::SOL_SOCKET, libc::SO_SNDBUF, 65_536);
+            client.send(b"data", 0)?;
+            let mut buffer = [0; 8];
+            let len = server.recv(&mut buffer, 0)?;
+            let text = String::from_utf8_lossy(&buffer[..len]).into_owned();
+            answer![ulp.is_err(), space, text]
+        },
+    ),
+    Row::same(
+        "TLS after a fallback, a reset, and listen",
+        "ok ok ECONNRESET EINVAL ok",
+        |rig| {
+            let (client, server) = plain_pair(rig)?;
+            let ulp = server.set_option(libc::SOL_TCP, libc::TCP_ULP, b"tls");
+            let tx = server.set_option(SOL_TLS, TLS_TX, &tls_keys());
+            client.set_linger(true, 0)?;
+            drop(client);
+            let received = server.recv(&mut [0; 8], 0);
+            let listens = server.listen(1);
+            // Tells both who has TCP's events.
+            let space = server.set_option_int(libc::SOL_SOCKET, libc::SO_SNDBUF, 65_536);
+            answer![ulp, tx, received, listens, space]
+        },
+    ),
+    Row::same(
         "device, mark and priority reach the connection",
         "ok ok ok signed",
         |rig| {

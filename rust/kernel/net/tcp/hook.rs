@@ -211,7 +211,7 @@ impl<T: TcpEvents> Hook<T> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if there is a hook already, or another user in the kernel.
+    /// `EBUSY` if there is a hook already, another user in the kernel, or a protocol on top of TCP.
     pub fn connection(tcp: Arc<TcpSocket>, owner: Arc<T>) -> Result<Self> {
         Self::install(tcp, owner, HookKind::Connection)
     }
@@ -238,6 +238,11 @@ impl<T: TcpEvents> Hook<T> {
     }
 
     fn install(tcp: Arc<TcpSocket>, owner: Arc<T>, kind: HookKind) -> Result<Self> {
+        // It may call what was there when it came, which can be functions of an earlier hook: with a hook above it
+        // these would call it in turn.
+        if tcp.has_ulp() {
+            return Err(EBUSY);
+        }
         let sk = tcp.sk_ptr();
         // SAFETY: The socket is alive.
         unsafe { bindings::callback_write_lock_bh(sk) };
@@ -356,9 +361,41 @@ unsafe extern "C" fn on_wake(
 
 /// Restores what TCP may have copied into a connection from a socket with a [`Hook`].
 pub(super) fn reset_inherited(child: &TcpSocket) {
-    let sk = child.sk_ptr();
-    // Nobody else replaces a callback by one of ours.
     // SAFETY: The socket is alive.
+    unsafe { restore_callbacks(child.sk_ptr()) };
+}
+
+/// Releases a socket without a [`Hook`]. A protocol on top of TCP then gives back the callbacks that it found, which
+/// may be ours; the connection may live on, also longer than this module.
+/// Context: may sleep.
+///
+/// # Safety
+///
+/// The `struct socket` must be the caller's, and is not used afterwards.
+pub(super) unsafe fn release(tcp: &TcpSocket) {
+    let restored = tcp.has_ulp().then(|| tcp.sk_ptr());
+    if let Some(sk) = restored {
+        // SAFETY: The socket is alive.
+        unsafe { bindings::sock_hold(sk) };
+    }
+    // SAFETY: By the caller's promise.
+    unsafe { bindings::sock_release(tcp.as_ptr()) };
+    if let Some(sk) = restored {
+        // SAFETY: It was held above.
+        unsafe { restore_callbacks(sk) };
+        // SAFETY: As above.
+        unsafe { bindings::sock_put(sk) };
+    }
+}
+
+/// Puts TCP's own callbacks in place of those of ours that a socket without a [`Hook`] has.
+///
+/// # Safety
+///
+/// `sk` must be a live TCP socket.
+pub(super) unsafe fn restore_callbacks(sk: *mut bindings::sock) {
+    // Nobody else replaces a callback by one of ours.
+    // SAFETY: By the caller's promise.
     if !unsafe { Callbacks::of(sk) }.has_ours() {
         return;
     }
