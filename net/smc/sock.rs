@@ -564,7 +564,9 @@ impl TcpEvents for Sock {
     fn refuses_smc(this: ArcBorrow<'_, Self>, request: &RequestEnds) -> bool {
         let namespace = namespace::of(&this.sk);
         let workers = &namespace.queues().workers;
-        this.handshakes.load(Relaxed) >= listen::MAX_HANDSHAKES
+        // Those to come count, too, as clients can hold their last ACK back until there are many.
+        let coming = this.tcp.requests().saturating_add(this.tcp.pending());
+        this.handshakes.load(Relaxed).saturating_add(coming) >= listen::MAX_HANDSHAKES
             || (this.limit_hs.load(Relaxed) && workers.is_congested())
             || workers.refuses_handshakes()
             || namespace.policy.denies(Role::Server, || Ends {

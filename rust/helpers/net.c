@@ -114,9 +114,9 @@ u32 smc_helper_sk_uid_munged(const struct sock *sk)
 	return from_kuid_munged(sock_net(sk)->user_ns, sk_uid(sk));
 }
 
-int smc_helper_sk_fin_timeout(const struct sock *sk)
+int smc_helper_net_fin_timeout(const struct net *net)
 {
-	return READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_fin_timeout);
+	return READ_ONCE(net->ipv4.sysctl_tcp_fin_timeout);
 }
 
 bool smc_helper_sk_fast_open_enabled(const struct sock *sk)

@@ -274,11 +274,16 @@ impl Device {
         unsafe { (*self.as_ptr()).phys_port_cnt }
     }
 
+    /// Whether the device has a port with this number.
+    pub fn has_port(&self, port: u32) -> bool {
+        (1..=self.num_ports()).contains(&port)
+    }
+
     /// Whether a port may have RoCE v1 addresses; 1 is the first port.
     /// Context: any.
     pub fn has_roce_v1(&self, port: u32) -> bool {
         // SAFETY: By the type invariant `ptr` is valid; what a port can do is constant.
-        (1..=self.num_ports()).contains(&port)
+        self.has_port(port)
             && unsafe { bindings::rdma_protocol_roce_eth_encap(self.as_ptr(), port) }
     }
 

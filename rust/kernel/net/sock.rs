@@ -204,8 +204,10 @@ impl Sk {
     /// How long TCP waits for the peer of an orphaned connection, ns: the sysctl `net.ipv4.tcp_fin_timeout` of the
     /// namespace.
     pub fn fin_timeout(&self) -> u64 {
-        // SAFETY: The socket is alive.
-        let jiffies = unsafe { bindings::sk_fin_timeout(self.as_ptr()) };
+        // SAFETY: The socket holds its namespace, and the first one is always there.
+        let [own, first] = [self.net_ptr(), &raw mut bindings::init_net]
+            .map(|net| unsafe { bindings::net_fin_timeout(net) });
+        let jiffies = own.min(first);
         time::nanos(usize::try_from(jiffies).unwrap_or(0))
     }
 

@@ -52,8 +52,11 @@ impl<H: Handler> Qp<H> {
     ///
     /// # Errors
     ///
-    /// The driver's error, `EINVAL` in the wrong state.
+    /// The driver's error, `EINVAL` in the wrong state or for a port that the device does not have.
     pub fn to_init(&self, port: u32) -> Result {
+        if !self.core().pd().device().has_port(port) {
+            return Err(EINVAL);
+        }
         let mut attr = bindings::ib_qp_attr {
             qp_state: bindings::ib_qp_state_IB_QPS_INIT,
             pkey_index: 0,
@@ -165,7 +168,7 @@ impl<H: Handler> Qp<H> {
 
     fn modify(&self, attr: &mut bindings::ib_qp_attr, mask: bindings::ib_qp_attr_mask) -> Result {
         // SAFETY: The queue pair is valid by the type invariant of its core; the mask names fields
-        // that are set. The RDMA core checks states, port and GID index.
+        // that are set. The RDMA core checks states and GID index; the port was checked by `to_init`.
         to_result(unsafe { bindings::ib_modify_qp(self.core().as_ptr(), attr, mask as i32) })
     }
 }

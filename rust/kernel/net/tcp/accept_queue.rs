@@ -95,6 +95,14 @@ impl TcpSocket {
         !head.is_null()
     }
 
+    /// How many requests of a listener wait for their client's ACK. All may get that at once, and are pending then.
+    /// Context: any; it may have changed when this returns.
+    pub fn requests(&self) -> u32 {
+        // SAFETY: The socket is alive and has such a queue; the field is read whole.
+        let len = unsafe { (&raw const (*self.accept_queue_ptr()).qlen.counter).read_volatile() };
+        u32::try_from(len).unwrap_or(0)
+    }
+
     fn accept_queue_lock(&self) -> *mut bindings::spinlock_t {
         let queue = self.accept_queue_ptr();
         // SAFETY: The socket is alive.

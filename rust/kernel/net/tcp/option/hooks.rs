@@ -88,11 +88,13 @@ impl TcpSocket {
     }
 }
 
-/// A listener has a hook from now on, which is asked whether to refuse a request.
+/// A listener has a hook from now on, which is asked whether to refuse a request, if SMC is offered. Connections
+/// inherit this: those of another listener may get to a socket of TCP alone (`net.ipv4.tcp_migrate_req`).
 pub(in crate::net::tcp) fn hook_listener(tcp: &TcpSocket) {
+    let asked = tcp.offers_smc().then_some(hs_congested as _);
     // It is left set when the hook is dropped: TCP calls it without a lock, and without a cell it returns false.
     // SAFETY: The socket is alive and a TCP socket.
-    unsafe { bindings::tcp_set_hs_congested(tcp.sk_ptr(), Some(hs_congested)) };
+    unsafe { bindings::tcp_set_hs_congested(tcp.sk_ptr(), asked) };
 }
 
 /// Called by TCP for a request: whether to refuse it SMC. TCP does not say whose request it is.
