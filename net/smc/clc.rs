@@ -68,8 +68,8 @@ pub(crate) trait ClcWatcher {
     /// A whole message has arrived, and is not read yet.
     fn on_message(&self, message_type: ClcType);
 
-    /// A message is about to be sent.
-    fn on_send(&self, message: &ClcMessage<'_>);
+    /// A message is about to be sent. Returns false if it must not be, as the connection is being reset.
+    fn on_send(&self, message: &ClcMessage<'_>) -> bool;
 }
 
 /// The CLC messages of one handshake, as one side sends and receives them.
@@ -269,8 +269,11 @@ impl<'a> ClcChannel<'a> {
         let mut buf = KVec::from_elem(0u8, SEND_LEN, GFP_KERNEL)
             .map_err(|_| Failure::from(Reason::Memory))?;
         let bytes = message.emit(&mut buf).map_err(|_| Fatal::Protocol)?;
-        if let Some(watcher) = self.watcher {
-            watcher.on_send(message);
+        if self
+            .watcher
+            .is_some_and(|watcher| !watcher.on_send(message))
+        {
+            return Err(Fatal::Reset.into());
         }
         let timeout = clock::timeout(handshake::CLC_WAIT);
         self.tcp.send_all(bytes, timeout).map_err(fatal)?;

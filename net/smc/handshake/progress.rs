@@ -6,6 +6,10 @@
 use kernel::{
     new_spinlock,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         SpinLock, //
     }, //
@@ -38,6 +42,8 @@ enum HandshakeStep {
     FirstContact(Arc<LinkGroup>),
     /// The server itself. The client goes on, if it has not already.
     Over,
+    /// Nothing: the connection is reset.
+    GivenUp,
 }
 
 /// How far a server's handshake is.
@@ -46,12 +52,16 @@ pub(crate) struct Progress {
     /// Innermost lock.
     #[pin]
     step: SpinLock<HandshakeStep>,
+    /// The client is a C module that joins a group: it has the connection when it has sent its CONFIRM, and does not
+    /// look at TCP after that.
+    ignores_tcp: Atomic<bool>,
 }
 
 impl Progress {
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             step <- new_spinlock!(HandshakeStep::Start, "smc::Progress::step"),
+            ignores_tcp: Atomic::new(false),
         })
     }
 
@@ -64,10 +74,36 @@ impl Progress {
         self.set(HandshakeStep::FirstContact(group.clone()));
     }
 
+    /// To be called before the ACCEPT for a group that both sides have is sent to a C client.
+    pub(super) fn expect_deaf_client(&self) {
+        self.ignores_tcp.store(true, Relaxed);
+    }
+
     fn set(&self, step: HandshakeStep) {
-        let old = core::mem::replace(&mut *self.step.lock(), step);
-        // May be the last reference of a group.
+        let mut at = self.step.lock();
+        if !matches!(*at, HandshakeStep::GivenUp) {
+            let old = core::mem::replace(&mut *at, step);
+            drop(at);
+            // May be the last reference of a group.
+            drop(old);
+        }
+    }
+
+    /// Gives the handshake up, whose connection is to be reset then. Returns false, and leaves it as it is, if that has
+    /// to be ended over RDMA, as the client may have it and not look at TCP. In a first contact it sees its group end.
+    /// Context: does not sleep.
+    pub(crate) fn give_up(&self) -> bool {
+        let mut at = self.step.lock();
+        let is_late = matches!(*at, HandshakeStep::Accepted | HandshakeStep::Over)
+            && self.ignores_tcp.load(Relaxed);
+        let old = (!is_late).then(|| core::mem::replace(&mut *at, HandshakeStep::GivenUp));
+        drop(at);
         drop(old);
+        !is_late
+    }
+
+    fn is_given_up(&self) -> bool {
+        matches!(*self.step.lock(), HandshakeStep::GivenUp)
     }
 
     /// Whether the client's connect(2) may have returned; `tcp` is the connection of the handshake.
@@ -81,7 +117,7 @@ impl Progress {
             _ if pending == Some(ClcType::Decline) => true,
             HandshakeStep::Accepted => pending.is_some(),
             HandshakeStep::FirstContact(group) => group.find_active(|_| true).is_some(),
-            HandshakeStep::Start => false,
+            HandshakeStep::Start | HandshakeStep::GivenUp => false,
         }
     }
 }
@@ -94,11 +130,12 @@ impl ClcWatcher for Progress {
         }
     }
 
-    fn on_send(&self, message: &ClcMessage<'_>) {
+    fn on_send(&self, message: &ClcMessage<'_>) -> bool {
         match message {
             ClcMessage::Accept(_) if self.is_at_start() => self.set(HandshakeStep::Accepted),
             ClcMessage::Decline(_) => self.set(HandshakeStep::Over),
             _ => {}
         }
+        !self.is_given_up()
     }
 }

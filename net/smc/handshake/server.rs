@@ -268,6 +268,9 @@ fn reuse(
     let at = reservation.choose_link().ok_or(Reason::NoActiveLink)?;
     // A client with this module tests the link itself. It can also report that it has lost the group, which a test that
     // gets no answer cannot show.
+        if let Some(progress) = session.progress {
+            progress.expect_deaf_client();
+        }
     if !reservation.group().peer().takes_cdc_on_any_link {
         path::check_link(reservation.group(), &at, &session.clc)?;
     }

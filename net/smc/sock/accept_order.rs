@@ -116,14 +116,15 @@ impl AcceptOrder {
         Ok(arriving)
     }
 
-    /// The listener is closed: resets the connections, which ends their handshakes, and lets no other begin one. Waits
-    /// until those whose handshakes have succeeded are queued for accept(2), or have ended: they are the caller's then.
+    /// The listener is closed: resets the connections, which ends their handshakes, and lets no other begin one. A
+    /// handshake whose client would not see that goes on, and is ended over RDMA then. Waits until those whose
+    /// handshakes have succeeded are queued for accept(2), or have ended: they are the caller's then.
     /// Context: may sleep, but does not wait for a peer.
     pub(super) fn abort(&self) {
         let mut all = self.arriving.lock();
         self.is_aborted.store(true, Relaxed);
         for one in &*all {
-            if !one.has_left.load(Relaxed) {
+            if !one.has_left.load(Relaxed) && one.progress.give_up() {
                 one.tcp.abort(ECONNABORTED);
             }
         }
