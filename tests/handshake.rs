@@ -4,10 +4,7 @@
 
 mod common;
 
-use common::handshake_ops::{
-    self,
-    ENDS, //
-};
+use common::handshake_ops;
 use common::host::{
     Config,
     Joined,
@@ -27,8 +24,7 @@ use smc_proto::handshake::server::ServerCaps;
 use smc_proto::handshake::Fatal;
 use smc_proto::id::{
     Eid,
-    Ipv4,
-    Mac, //
+    Ipv4, //
 };
 use smc_proto::reason::Reason;
 use smc_proto::time::Duration;
@@ -136,34 +132,6 @@ fn the_second_connection_uses_the_group_of_the_first() {
         assert_ne!(first.local.token, second.local.token);
         assert_ne!(first.local.rkey, second.local.rkey);
     }
-}
-
-#[test]
-fn only_version_1_asks_for_the_ethernet_address_of_the_peer() {
-    let bytes = std::fs::read("tests/vectors/P3.bin").unwrap();
-    let Ok(ClcMessage::Proposal(proposal)) = ClcMessage::parse(&bytes) else {
-        panic!("not a proposal");
-    };
-    let mut eids = Ueids::EMPTY;
-    eids.add(Eid::from_name(b"SMCV2-TEST").unwrap()).unwrap();
-    let config = Config::new(Side::Server);
-    let caps = ServerCaps {
-        eids: &eids,
-        limits: config.limits,
-        has_ipsec: false,
-        has_interface: true,
-        iwarp: None,
-    };
-    let version_2 = caps.evaluate(&proposal, |_| true).unwrap();
-    assert_eq!(version_2.wanted(0, ENDS).peer_mac, None);
-    assert_eq!(version_2.wanted(7, ENDS).vlan, 7);
-    let version_1 = version_2.next_without_port().unwrap();
-    let mac = Mac([2, 0, 0, 0, 0, 1]);
-    assert_eq!(version_1.wanted(0, ENDS).peer_mac, Some(mac));
-    assert_ne!(
-        version_1.wanted(0, ENDS).peer_gid,
-        version_2.wanted(0, ENDS).peer_gid
-    );
 }
 
 #[test]

@@ -161,9 +161,12 @@ impl<'a> Ports<'a> {
             path.check().map_err(|_| Cause::PathFailed)?;
             Ok(path)
         };
+        let v2 = ib::find_roce_v2(session.tcp, None).and_then(usable);
+        // The PROPOSAL has one MAC.
+        let near = v2.as_ref().ok().map(|path| &path.port);
         Self {
-            v1: ib::find_roce_v1(session.tcp).and_then(usable),
-            v2: ib::find_roce_v2(session.tcp, None).and_then(usable),
+            v1: ib::find_roce_v1(session.tcp, near).and_then(usable),
+            v2,
             iwarp: ib::find_iwarp(session.tcp).and_then(usable),
         }
     }

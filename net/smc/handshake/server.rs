@@ -152,7 +152,7 @@ fn with_port(tcp: &TcpSocket, mut chosen: Chosen) -> Result<(Chosen, PortGid), F
     let mut missing = None;
     loop {
         let found = match (chosen.version(), chosen.transport()) {
-            (Version::V1, _) => ib::find_roce_v1(tcp),
+            (Version::V1, _) => ib::find_roce_v1(tcp, None),
             (Version::V2, Transport::Roce) => ib::find_roce_v2(tcp, Some(chosen.peer_gid())),
             (Version::V2, Transport::Iwarp) => ib::find_iwarp(tcp),
         };
@@ -247,13 +247,11 @@ fn first_contact(
     first_contact::finish(&mut session.clc, conn, path, grace)
 }
 
-/// The client's end of the first link: GID and MAC are those of the PROPOSAL, the rest those of the CONFIRM.
+/// The client's end of the first link: the GID is that of the PROPOSAL.
 fn peer_end(chosen: &Chosen, confirmed: PeerQp) -> PeerQp {
-    let mac = chosen.peer_mac();
     PeerQp {
         gid: chosen.peer_gid(),
-        // A C client that offers version 2 alone sends no MAC in its PROPOSAL.
-        mac: if mac.is_zero() { confirmed.mac } else { mac },
+        mac: chosen.peer_mac(confirmed.mac),
         ..confirmed
     }
 }
@@ -268,11 +266,11 @@ fn reuse(
     let at = reservation.choose_link().ok_or(Reason::NoActiveLink)?;
     // A client with this module tests the link itself. It can also report that it has lost the group, which a test that
     // gets no answer cannot show.
+    if !reservation.group().peer().takes_cdc_on_any_link {
+        path::check_link(reservation.group(), &at, &session.clc)?;
         if let Some(progress) = session.progress {
             progress.expect_deaf_client();
         }
-    if !reservation.group().peer().takes_cdc_on_any_link {
-        path::check_link(reservation.group(), &at, &session.clc)?;
     }
     let conn = session.create_conn(reservation, at.clone())?;
     session.complete(conn, |session, conn| {

@@ -171,7 +171,7 @@ pub(crate) fn find_roce_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Result<PortGid
 /// # Errors
 ///
 /// The cause for the port that comes nearest.
-pub(crate) fn find_roce_v1(tcp: &TcpSocket) -> Result<PortGid, Cause> {
+pub(crate) fn find_roce_v1(tcp: &TcpSocket, near: Option<&PortGid>) -> Result<PortGid, Cause> {
     let has_v1 = |ib_device: Arc<IbDevice>| {
         let mut ports = ib_device.ports();
         ports.any(|port| ib_device.device.has_roce_v1(port))
@@ -180,9 +180,17 @@ pub(crate) fn find_roce_v1(tcp: &TcpSocket) -> Result<PortGid, Cause> {
     if devices().next().is_some() && !devices().any(has_v1) {
         return Err(Cause::NoRoceV1);
     }
-    find_roce(tcp, &|ib_device, port, route| {
-        ib_device.find_roce_v1(port, route, tcp.netns_id())
-    })
+    let find = |may: &dyn Fn(&Arc<IbDevice>, u32) -> bool| {
+        find_roce(tcp, &|ib_device, port, route| match may(ib_device, port) {
+            true => ib_device.find_roce_v1(port, route, tcp.netns_id()),
+            false => Err(Cause::NoRoceV1),
+        })
+    };
+    let is_near = |near: &PortGid, ib_device: &Arc<IbDevice>, port| {
+        Arc::ptr_eq(&near.ib_device, ib_device) && near.info.port == port
+    };
+    near.and_then(|near| find(&|ib_device, port| is_near(near, ib_device, port)).ok())
+        .map_or_else(|| find(&|_, _| true), Ok)
 }
 
 /// Tries a port for a connection with that route.

@@ -136,15 +136,17 @@ impl<'a> ClientCaps<'a> {
         if self.v1.is_none() && v2.is_none() {
             return Err(Reason::NoSmcDevice);
         }
-        let v1 = self.v1.zip(self.prefix);
+        // There is one field for the MAC of both ports.
+        let has_same_mac = |v1: &V1Port| v2_port.is_none_or(|v2| v2.mac == v1.mac);
+        let v1 = self.v1.filter(has_same_mac).zip(self.prefix);
         if v1.is_none() && v2.is_none() {
             return Err(Reason::ConfigError);
         }
         let proposal = Proposal {
             peer_id: self.peer_id,
             gid: v1.map_or(Gid::NONE, |(port, _)| port.gid),
-            // One field for both ports. Without version 1 the C module leaves it zero, and the
-            // server then has no destination address; see `smc_find_rdma_v2_device_serv`.
+            // A C server has its destination address from here in version 2, too, for which a C client without version
+            // 1 leaves it zero; see `smc_find_rdma_v2_device_serv`.
             mac: v1.map_or(v2_port.map_or(Mac::NONE, |port| port.mac), |(port, _)| {
                 port.mac
             }),

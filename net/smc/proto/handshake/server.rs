@@ -244,9 +244,13 @@ impl Chosen {
         }
     }
 
-    /// The Ethernet address of the client's port; [`Mac::NONE`] if it sent none.
-    pub const fn peer_mac(&self) -> Mac {
-        self.rest.mac
+    /// The Ethernet address of the client's port; its CONFIRM has `confirmed`. In version 2 the PROPOSAL may have that
+    /// of another port, which is for version 1.
+    pub fn peer_mac(&self, confirmed: Mac) -> Mac {
+        match self.version() {
+            Version::V1 => self.rest.mac,
+            Version::V2 => confirmed,
+        }
     }
 
     /// The EID agreed on; `None` in version 1.
