@@ -64,7 +64,7 @@ use session::Session;
 use wire::PAUSE;
 
 /// Peers that play at once, each with an address of its own: the next ones after the first.
-const AT_ONCE: u32 = 6;
+const AT_ONCE: u32 = 3;
 
 /// How often an honest peer begins again that was not run in time.
 const ATTEMPTS: u32 = 4;
