@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # also: um-no-smc, debian-7.3, x86_64-kcsan
-# timeout: 240
+# timeout: 400
 # cpus: 1
 # The SMC option in SYN and SYN-ACK, by TCP's hooks or by netfilter: on the wire when both ends speak SMC, and with
 # whatever else may happen to these segments either SMC or plain TCP at both ends.
