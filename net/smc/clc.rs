@@ -223,12 +223,12 @@ impl<'a> ClcChannel<'a> {
         !matches!(self.tcp.peek(&mut [0], &mut left), Err(e) if e == EAGAIN)
     }
 
-    /// What the peer did since its last message; unknown while a call of the application has TCP locked. Reads nothing,
-    /// does not wait.
+    /// What the peer did since its last message; unknown while a call of the application may have TCP locked. Reads
+    /// nothing, does not wait.
     pub(crate) fn tcp_activity(&self) -> TcpActivity {
-        if self.tcp.is_locked() {
+        let Some(_work) = self.tcp.begin_work() else {
             return TcpActivity::None;
-        }
+        };
         match self.tcp.peek(&mut [0], &mut 0) {
             Err(e) if e == EAGAIN => TcpActivity::None,
             Ok(0) | Err(_) => TcpActivity::Eof,

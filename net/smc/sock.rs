@@ -22,6 +22,7 @@ mod options;
 mod shared;
 mod shutdown;
 mod syn;
+mod uaccess;
 
 use kernel::{
     impl_has_work,
@@ -192,8 +193,8 @@ pub(crate) struct Sock {
     is_err_shared: Atomic<bool>,
     /// The code of the reason of a fallback before there was a connection, until there is one; 0 for none.
     uncounted: Atomic<u32>,
-    /// Calls in progress that access the application's memory with TCP's lock held: see `options::outside_handshake`.
-    uaccess_calls: Atomic<u32>,
+    /// A call of the application may have kept the work from TCP's lock: see [`uaccess::resume_work`].
+    is_work_kept_out: Atomic<bool>,
     /// When a connection that is in use sends a pure ACK over TCP, in jiffies; 0 before the first use.
     pure_ack_due: Atomic<usize>,
     /// Something else in the kernel has the events of the TCP socket, such as a BPF program's socket map.
@@ -255,7 +256,7 @@ impl Sock {
                 defer_accept_s: Atomic::new(0),
                 is_err_shared: Atomic::new(false),
                 uncounted: Atomic::new(0),
-                uaccess_calls: Atomic::new(0),
+                is_work_kept_out: Atomic::new(false),
                 pure_ack_due: Atomic::new(0),
                 is_unhooked: Atomic::new(false),
                 setup <- new_mutex!((), "smc::Sock::setup"),
@@ -475,10 +476,6 @@ impl WorkItem for Sock {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        if !this.tcp.await_unlocked() {
-            // It is the turn of others meanwhile.
-            return Self::schedule_work(this.as_arc_borrow());
-        }
         match this.phase() {
             Phase::Connecting => connect::connect_work(&this),
             Phase::Listening => accept::tcp_listen_work(&this),

@@ -134,6 +134,16 @@ void smc_helper_sk_spin_unlock_bh(struct sock *sk)
 	spin_unlock_bh(&sk->sk_lock.slock);
 }
 
+void smc_helper_sk_set_owned(struct sock *sk)
+{
+	WRITE_ONCE(sk->sk_lock.owned, 1);
+}
+
+void smc_helper_sk_lock_acquired(struct sock *sk)
+{
+	mutex_acquire(&sk->sk_lock.dep_map, 0, 1, _RET_IP_);
+}
+
 bool smc_helper_sk_wmem_schedule(struct sock *sk, int size)
 {
 	return sk_wmem_schedule(sk, size);

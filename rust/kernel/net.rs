@@ -23,6 +23,7 @@ mod proto;
 mod proto_ops;
 mod sock;
 mod sock_alloc;
+mod sock_lock;
 mod stream_socket;
 pub mod sysctl;
 mod tcp;
@@ -76,7 +77,9 @@ pub use tcp::{
     SynOption,
     TcpEvents,
     TcpSocket,
-    TcpState, //
+    TcpState,
+    UserAccessCall,
+    UserAccessWork, //
 };
 pub use wait::{
     WaitEnd,
@@ -143,6 +146,7 @@ constants! {
         SOL_SOCKET = "Level of the options of all sockets.",
         SOL_TCP = "Level of TCP's options.",
         TCP_AO_ADD_KEY = "Sign segments with this key (RFC 5925).",
+        TCP_AO_GET_KEYS = "List the keys of TCP-AO.",
         TCP_AO_INFO = "What goes for the keys of TCP-AO.",
         TCP_CORK = "Hold partial segments back.",
         TCP_DEFER_ACCEPT = "Accept a connection when data came.",

@@ -65,6 +65,7 @@ mod sameness;
 mod semantics;
 mod server;
 mod stuck;
+mod stuck_senders;
 mod unread;
 mod urgent;
 mod watch;
@@ -126,6 +127,8 @@ enum Command {
     HalfSet,
     /// Remove a device while calls block on a page fault
     Stuck(stuck::Arguments),
+    /// Send from a page that is missing as soon as a connection can be sent on
+    StuckSenders(stuck_senders::Arguments),
     /// Run a command that may open no sockets of a family
     Refusing(refusing::Arguments),
     /// Connections between many network namespaces
@@ -211,6 +214,7 @@ fn main() -> ExitCode {
         Command::BlockedListener => blocked_listener::run(context),
         Command::HalfSet => half_set::run(context),
         Command::Stuck(options) => stuck::run(context, options),
+        Command::StuckSenders(options) => stuck_senders::run(context, options),
         Command::Refusing(options) => refusing::run(options),
         Command::Gather => gather::run(context),
         Command::Mesh(arguments) => mesh::run(context, arguments),

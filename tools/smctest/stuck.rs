@@ -48,7 +48,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let (into, from) = (Unserved::new()?, Unserved::new()?);
     thread::scope(|scope| {
         let reader = scope.spawn(|| into.recv(&clients[0], 0));
-        let writer = scope.spawn(|| from.send(&clients[1]));
+        let writer = scope.spawn(|| from.send(&clients[1], 0));
         let result = lose(&[&into, &from], &arguments.lose);
         // In any case, let the calls return.
         into.serve()?;

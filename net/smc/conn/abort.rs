@@ -5,6 +5,10 @@
 
 use kernel::{
     sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
     workqueue::WorkItem, //
 };
 use kernel_ext::{net::TcpSocket, prelude::*, ratelimit};
@@ -31,6 +35,9 @@ const UNHEARD_WAIT: Duration = Duration::from_secs(5);
 
 /// How long data and an abort over RDMA may be behind a reset of TCP, about as long as TCP waits for a repetition.
 const RESET_WAIT: Duration = Duration::from_millis(200);
+
+/// How long a reset of TCP waits for a call of the application, before it is the turn of other connections.
+const CALL_WAIT: Delta = Delta::from_millis(10);
 
 impl Conn {
     /// Aborts the connection: the application gets `err`, the peer gets a CDC message if the link works, and the TCP
@@ -212,13 +219,15 @@ impl WorkItem for Conn {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let tcp = this.with(ConnInner::tcp_to_reset);
-        if let Some(tcp) = tcp {
-            if !tcp.await_unlocked() {
-                this.with(|inner| inner.keep_tcp_to_reset(tcp));
-                return this.schedule_tcp_reset();
-            }
-            tcp.abort(ECONNABORTED);
+        let Some(tcp) = this.with(ConnInner::tcp_to_reset) else {
+            return;
+        };
+        if let Some(_work) = tcp.begin_work() {
+            return tcp.abort(ECONNABORTED);
         }
+        // A call has the lock of TCP, for as long as the application likes: it is the turn of others meanwhile.
+        this.with(|inner| inner.keep_tcp_to_reset(tcp));
+        fsleep(CALL_WAIT);
+        this.schedule_tcp_reset();
     }
 }

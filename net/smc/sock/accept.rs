@@ -26,6 +26,7 @@ use super::{
         Listener,
         PlainChild, //
     },
+    uaccess,
     FallbackInfo,
     Phase,
     Sock,
@@ -118,10 +119,6 @@ pub(super) fn tcp_listen_work(this: &Arc<Sock>) {
         if !listener.is_open() {
             return;
         }
-        if this.tcp.is_locked() {
-            // A call, which may take as long as the application likes: it is the turn of others meanwhile.
-            break;
-        }
         if listener.is_full() {
             listener.is_work_stopped.xchg(true, Full);
             // Room may have come before the flag was set.
@@ -130,6 +127,10 @@ pub(super) fn tcp_listen_work(this: &Arc<Sock>) {
             }
             listener.is_work_stopped.xchg(false, Full);
         }
+        // A call may have TCP's lock for as long as the application likes.
+        let Some(_work) = uaccess::begin_work(this) else {
+            return;
+        };
         let taken = listener.while_taking(|| {
             let taken = clcsock_accept(this, &listener)?;
             if let Some(taken) = taken {

@@ -46,8 +46,8 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Carrier) -> bool 
     let version = conn.version();
     let successes = conn.stats(&this.shared.stats).successes(this.role);
     let first = conn.clone();
-    shutdown::apply_to_new(this, &conn);
-    match this.transition(from, SockState::Active(conn)) {
+    let shut = |how| _ = shutdown::shutdown(this, &first, how);
+    match shutdown::transition(this, from, SockState::Active(conn), shut) {
         Ok(_) => {
             // Those that were set just before went to the application's socket alone: who sets one looks for a
             // connection after that, with a barrier.
@@ -61,11 +61,6 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Carrier) -> bool 
             this.first.populate(first);
             successes.count(version);
             this.show_incoming();
-            if this.tcp.is_locked() {
-                Sock::schedule_work(this.as_arc_borrow());
-            } else {
-                shutdown::apply_late(this);
-            }
             this.sk.wake_connected();
             this.sk.wake_writable();
             hook_tcp(this);
@@ -95,18 +90,12 @@ fn has_tcp_data(this: &Sock) -> bool {
 
 /// Handles an event of the TCP connection. Data on it can only be a DECLINE: that peer does not use SMC and receives
 /// nothing over RDMA.
+///
+/// Takes no lock of TCP, which a call of the application may have.
 pub(super) fn on_tcp_event(this: &Sock) {
-    shutdown::apply_late(this);
     on_tcp_error(this);
-    let Some(conn) = this.conn().filter(|_| has_tcp_data(this)) else {
-        return;
-    };
-    match this.tcp.peek(&mut [0], &mut 0) {
-        Ok(1..) => conn.kill(ECONNABORTED),
-        Ok(0) => {}
-        // An error that came after the look at errors.
-        Err(e) if e != EAGAIN && e != EPIPE && this.tcp.state().is_closed() => conn.kill(e),
-        Err(_) => {}
+    if let Some(conn) = this.conn().filter(|_| has_tcp_data(this)) {
+        conn.kill(ECONNABORTED);
     }
 }
 

@@ -15,7 +15,6 @@ use kernel::sync::{
     ArcBorrow, //
 };
 use kernel_ext::{
-    barrier::smp_mb,
     net::{
         self,
         Msg,
@@ -38,6 +37,7 @@ use super::{
     listen,
     options,
     syn,
+    uaccess,
     FallbackInfo,
     Phase,
     Sock,
@@ -316,10 +316,10 @@ pub(super) fn connect_work(this: &Arc<Sock>) {
             false => cancel_connect(this, attempt),
         };
     }
-    // A call on TCP that began before there was a connection: see `options::outside_handshake`.
-    smp_mb(Full);
-    if this.uaccess_calls.load(Relaxed) > 0 {
-        return Sock::yield_work(this);
+    // A call on TCP that began before there was a connection: see `uaccess::outside_handshake`. None begins from now
+    // on.
+    if uaccess::begin_work(this).is_none() {
+        return;
     }
     match this.tcp.finish_connect() {
         Ok(()) => {}
@@ -364,7 +364,7 @@ fn give_up_offer(this: &Sock, attempt: u32) {
     let Some(_setup) = this.setup.try_lock() else {
         return;
     };
-    if !syn::is_late(this) || this.uaccess_calls.load(Relaxed) > 0 {
+    if !syn::is_late(this) || this.tcp.has_user_access() {
         return;
     }
     syn::end_wait(this);

@@ -36,6 +36,7 @@ use smc_proto::{
 
 use super::{
     fallback,
+    uaccess,
     Sock, //
 };
 use crate::clock;
@@ -134,6 +135,9 @@ impl Sock {
     /// Context: may sleep.
     pub(super) fn settle_decline(this: &Arc<Self>) {
         let state = {
+            let Some(_work) = uaccess::begin_work(this) else {
+                return;
+            };
             let _turn = this.crossed_decline.turn.lock();
             this.look_for_decline()
         };
@@ -143,10 +147,9 @@ impl Sock {
             let _ = this
                 .tcp
                 .peek_until(&mut [0; Head::LEN], &mut left, is_clear);
-            if !this.tcp.await_unlocked() {
-                // By a call of the application, for as long as that likes.
-                return Self::schedule_work(this.as_arc_borrow());
-            }
+            let Some(_work) = uaccess::begin_work(this) else {
+                return;
+            };
             let _turn = this.crossed_decline.turn.lock();
             if matches!(this.look_for_decline(), DeclineState::Open) {
                 this.crossed_decline.is_awaited.store(false, Release);

@@ -12,7 +12,8 @@ use kernel::sync::{
         Relaxed,
         Release, //
     },
-    Arc, //
+    Arc,
+    ArcBorrow, //
 };
 use kernel_ext::{
     net::{
@@ -31,6 +32,7 @@ use smc_proto::{
 
 use super::{
     shutdown,
+    uaccess,
     FallbackInfo,
     Phase,
     Sock,
@@ -58,13 +60,13 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
     }
     // Calls of the application reach TCP from the transition on, and have its lock for as long as they like: what needs
     // that comes before, or when nobody has it.
-    let _ = this.tcp.set_rcvlowat(&this.sk);
-    match this.phase() {
+    let _ = this.tcp.try_set_rcvlowat(&this.sk);
+    if this.phase() == Phase::Init {
         // What is left of an attempt that failed.
-        Phase::Init => this.late_shutdown.store(0, Relaxed),
-        _ => shutdown::apply_to_tcp(this),
+        this.late_shutdown.store(0, Relaxed);
     }
-    let Ok(before) = this.transition(from, SockState::Fallback(info)) else {
+    let shut = |how| shutdown::shutdown_tcp(this, how);
+    let Ok(before) = shutdown::transition(this, from, SockState::Fallback(info), shut) else {
         return false;
     };
     show_options(this);
@@ -79,10 +81,9 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
     if let Err(e) = this.tcp.take_err() {
         this.sk.set_err(e);
     }
-    if before.phase() == Phase::Init || !this.tcp.is_locked() {
-        finish_switch(this);
-    } else {
-        Sock::schedule_work(this.as_arc_borrow());
+    // Nobody can wait for a connection that was not accepted.
+    if this.role == Role::Client {
+        share_waiters(this);
     }
     if before.phase() != Phase::Init {
         // TCP's events before this were not forwarded.
@@ -102,19 +103,10 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
 /// The work of a socket for which TCP answers.
 /// Context: may sleep.
 pub(super) fn work(this: &Arc<Sock>) {
-    finish_switch(this);
-    Sock::settle_decline(this);
-}
-
-/// The rest of [`switch_to_fallback`], with TCP's lock; again in the work of the socket, while it has any.
-/// Context: may sleep.
-fn finish_switch(this: &Sock) {
-    // Both as asked for just before the transition.
-    let _ = this.tcp.set_rcvlowat(&this.sk);
-    shutdown::apply_late(this);
-    // Nobody can wait for a connection that was not accepted.
-    if this.role == Role::Client {
-        share_waiters(this);
+    match this.crossed_decline.is_awaited() {
+        true => Sock::settle_decline(this),
+        // Again, after a call had TCP's lock.
+        false => share_waiters(this),
     }
 }
 
@@ -173,15 +165,53 @@ pub(super) fn show_options(this: &Sock) {
 }
 
 /// Has TCP wake those who wait for the application's socket, and the shorter way to TCP taken for its data, once
-/// nothing else is to be known of these. A socket that was not accepted yet has no waiters.
+/// nothing else is to be known of these. A socket that was not accepted yet has no waiters. If a call has TCP's lock,
+/// for as long as the application likes, its end queues the work, which is this.
 /// Context: may sleep.
 pub(super) fn share_waiters(this: &Sock) {
-    if !this.crossed_decline.is_awaited() {
-        // If TCP cannot, its events are forwarded.
-        let is_hooked = !this.is_unhooked.read_once();
-        this.tcp.share_waiters(&this.sk, is_hooked);
+    if this.crossed_decline.is_awaited() {
+        return;
+    }
+    this.is_work_kept_out.xchg(true, Full);
+    // If TCP cannot wake them, its events are forwarded.
+    let is_hooked = !this.is_unhooked.read_once();
+    // SO_RCVLOWAT may have been set just before the transition.
+    if this.tcp.try_set_rcvlowat(&this.sk) && this.tcp.try_share_waiters(&this.sk, is_hooked) {
+        this.is_work_kept_out.store(false, Relaxed);
         this.sk.answer_over_tcp::<Sock>();
     }
+}
+
+/// sendmsg(2), before [`share_waiters`].
+pub(super) fn send_at_first(this: ArcBorrow<'_, Sock>, msg: &mut Msg<'_>) -> Result<usize> {
+    let result = match this.crossed_decline.is_awaited() {
+        // Its worker takes TCP's lock.
+        true => {
+            let _access = uaccess::begin_user_access(&this);
+            send(&this, msg)
+        }
+        false => send(&this, msg),
+    };
+    uaccess::resume_work(this);
+    result
+}
+
+/// recvmsg(2), before [`share_waiters`].
+pub(super) fn recv_at_first(
+    this: ArcBorrow<'_, Sock>,
+    msg: &mut Msg<'_>,
+    flags: u32,
+) -> Result<usize> {
+    let result = match flags & net::MSG_OOB != 0 && this.crossed_decline.is_awaited() {
+        // This does not wait for that to be settled.
+        true => {
+            let _access = uaccess::begin_user_access(&this);
+            recv(&this, msg, flags)
+        }
+        false => recv(&this, msg, flags),
+    };
+    uaccess::resume_work(this);
+    result
 }
 
 /// An error of TCP is pending; `take` as for [`TcpEvents::on_error`](super::TcpEvents::on_error).

@@ -192,7 +192,7 @@ impl StreamSocket for Sock {
     }
 
     fn getsockopt(this: ArcBorrow<'_, Self>, level: i32, name: i32, out: SockOptOut) -> Result {
-        options::get(&this, level, name, out)
+        options::get(this, level, name, out)
     }
 
     fn sendmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>) -> Result<usize> {
@@ -205,7 +205,7 @@ impl StreamSocket for Sock {
 
     fn recvmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
         match this.phase() {
-            Phase::Fallback => return fallback::recv(&this, msg, flags),
+            Phase::Fallback => return fallback::recv_at_first(this, msg, flags),
             // Neither waits for the connection.
             Phase::Connecting if flags & net::MSG_ERRQUEUE != 0 => {
                 return this.tcp.recvmsg(msg, flags)
@@ -215,7 +215,7 @@ impl StreamSocket for Sock {
         }
         match this.wait_connected(|| this.sk.rcvtimeo(flags & net::MSG_DONTWAIT != 0))? {
             DataPath::Smc(conn) => active::recv(&this, &conn, msg, flags),
-            DataPath::Tcp(_setup) => fallback::recv(&this, msg, flags),
+            DataPath::Tcp(_setup) => fallback::recv_at_first(this, msg, flags),
         }
     }
 
@@ -252,12 +252,12 @@ fn send(this: ArcBorrow<'_, Sock>, msg: &mut Msg<'_>) -> Result<usize> {
         connect::fast_open(&this.into(), msg)?;
     }
     if this.phase() == Phase::Fallback {
-        return fallback::send(&this, msg);
+        return fallback::send_at_first(this, msg);
     }
     let nonblock = msg.flags() & net::MSG_DONTWAIT != 0;
     match this.wait_connected(|| this.sk.sndtimeo(nonblock))? {
         DataPath::Smc(conn) => active::send(&this, &conn, msg),
-        DataPath::Tcp(_setup) => fallback::send(&this, msg),
+        DataPath::Tcp(_setup) => fallback::send_at_first(this, msg),
     }
 }
 

@@ -23,8 +23,7 @@ use kernel_ext::{
         Caller,
         SockOptIn,
         SockOptOut,
-        StreamSocket,
-        WaitEnd, //
+        StreamSocket, //
     },
     prelude::*,
     uapi::{
@@ -44,6 +43,7 @@ use smc_proto::{
 use super::{
     fallback,
     syn,
+    uaccess::outside_handshake,
     Phase,
     Sock, //
 };
@@ -60,12 +60,12 @@ pub(super) fn set(
     match (level, name) {
         // They choose among TCP's listeners.
         (net::SOL_SOCKET, net::SO_ATTACH_REUSEPORT_CBPF) => {
-            outside_handshake(&this, || this.tcp.setsockopt(level, name, value))
+            outside_handshake(this, || this.tcp.setsockopt(level, name, value))
         }
         (net::SOL_SOCKET, net::SO_ATTACH_REUSEPORT_EBPF | net::SO_DETACH_REUSEPORT_BPF) => {
             this.tcp.setsockopt(level, name, value)
         }
-        (net::SOL_SOCKET, _) => set_socket(&this, caller, name, value),
+        (net::SOL_SOCKET, _) => set_socket(this, caller, name, value),
         (net::SOL_SMC, net::SMC_LIMIT_HS) => {
             this.limit_hs.store(value.read_int()? != 0, Relaxed);
             Ok(())
@@ -192,7 +192,12 @@ fn flush(this: &Sock, conn: &Carrier, name: i32) {
 ///
 /// Some are for TCP sockets only (SO_ZEROCOPY, SO_PEEK_OFF): they can be had once it is certain that
 /// TCP answers, since a connection over RDMA would not do what was promised.
-fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: SockOptIn<'_>) -> Result {
+fn set_socket(
+    this: ArcBorrow<'_, Sock>,
+    caller: Caller<'_>,
+    name: i32,
+    value: SockOptIn<'_>,
+) -> Result {
     let is_of_tcp = matches!(name, net::SO_ZEROCOPY | net::SO_PEEK_OFF);
     let is_refused = match name {
         // The kernel would change what is charged without the lock under which we do.
@@ -248,7 +253,7 @@ fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: SockOptIn<'_>) 
 }
 
 /// getsockopt(2), but for SOL_SOCKET.
-pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result {
+pub(super) fn get(this: ArcBorrow<'_, Sock>, level: i32, name: i32, out: SockOptOut) -> Result {
     let of_tcp = || {
         // TCP_ZEROCOPY_RECEIVE reads, and TCP_INQ counts.
         this.is_decline_settled();
@@ -258,7 +263,7 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result
         (net::SOL_SMC, net::SMC_LIMIT_HS) => {
             out.write(&i32::from(this.limit_hs.load(Relaxed)).to_ne_bytes())
         }
-        (net::SOL_SMC, net::SMC_INFO) => out.write(info(this).as_bytes()),
+        (net::SOL_SMC, net::SMC_INFO) => out.write(info(&this).as_bytes()),
         (net::SOL_SMC, _) => Err(EOPNOTSUPP),
         // TCP would read it with the lock held for which our work waits.
         (net::SOL_TCP, net::TCP_AO_INFO) if cfg!(CONFIG_TCP_AO) && !this.tcp.has_keys() => {
@@ -284,7 +289,10 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result
             | net::IPV6_DSTOPTS
             | net::MCAST_MSFILTER,
         )
-        | (net::SOL_IP, net::IP_MSFILTER | net::MCAST_MSFILTER) => outside_handshake(this, of_tcp),
+        | (net::SOL_IP, net::IP_MSFILTER | net::MCAST_MSFILTER)
+        | (net::SOL_TCP, net::TCP_AO_GET_KEYS | net::TCP_AO_INFO) => {
+            outside_handshake(this, of_tcp)
+        }
         (net::SOL_TCP, net::TCP_ULP) if this.sk.was_tcp() => {
             out.write(Sock::ULP.to_bytes_with_nul())
         }
@@ -295,36 +303,6 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result
             _ => of_tcp(),
         },
         _ => of_tcp(),
-    }
-}
-
-/// Runs `call`, in which TCP accesses the application's memory with its lock held, for as long as that takes: not
-/// during a handshake, whose worker may want that lock. (Other workers ask whether they would have to wait.)
-/// Context: may sleep, also until the handshake is over.
-///
-/// # Errors
-///
-/// `ERESTARTSYS` for a signal, and those of `call`.
-fn outside_handshake(this: &Sock, call: impl FnOnce() -> Result) -> Result {
-    let has_handshake = || this.phase() == Phase::Connecting && !this.tcp.state().is_connecting();
-    loop {
-        let setup = this.setup.lock();
-        // Either the worker sees this when there is a connection, or that is seen here.
-        this.uaccess_calls.fetch_add(1, Full);
-        if !has_handshake() {
-            // No attempt begins meanwhile. The work of a listener may want it.
-            let _setup = (this.phase() != Phase::Listening).then_some(setup);
-            let result = call();
-            this.uaccess_calls.fetch_sub(1, Full);
-            return result;
-        }
-        this.uaccess_calls.fetch_sub(1, Full);
-        drop(setup);
-        match this.sk.wait_until(net::FOREVER, false, || !has_handshake()) {
-            // Another thread has undone the attempt.
-            Ok(_) | Err(WaitEnd::Disconnected) => {}
-            Err(end) => return Err(end.errno()),
-        }
     }
 }
 

@@ -2,15 +2,13 @@
 
 //! shutdown(2) of a connection, also of one that is not there yet.
 
-use kernel::sync::atomic::{
-    Full,
-    Relaxed, //
-};
+use kernel::sync::atomic::Relaxed;
 use kernel_ext::prelude::*;
 
 use super::{
     Phase,
-    Sock, //
+    Sock,
+    SockState, //
 };
 use crate::carrier::Carrier;
 
@@ -32,58 +30,57 @@ pub(super) fn shutdown(this: &Sock, conn: &Carrier, how: i32) -> Result {
     Ok(())
 }
 
-/// shutdown(2) with argument `how` while the handshake runs.
+/// shutdown(2) with argument `how` while the handshake runs. What comes of that is shut down before the application
+/// sees it, when no other call can be in the way of the worker: see [`transition`]. If it has come
+/// meanwhile, it is shut down here.
+/// Context: may sleep.
 pub(super) fn shutdown_late(this: &Sock, how: i32) {
-    // CAST: 0, 1 or 2.
-    let bits = (how + 1) as u32;
-    let mut old = this.late_shutdown.load(Relaxed);
-    while let Err(other) = this.late_shutdown.cmpxchg(old, old | bits, Full) {
-        old = other;
+    {
+        let state = this.state.lock();
+        if state.phase() == Phase::Connecting {
+            // CAST: 0, 1 or 2.
+            let bits = (how + 1) as u32;
+            let asked = this.late_shutdown.load(Relaxed);
+            return this.late_shutdown.store(asked | bits, Relaxed);
+        }
     }
-    apply_late(this);
-}
-
-/// Takes what the application has asked for meanwhile, as the argument of shutdown(2).
-fn take_late(this: &Sock) -> Option<i32> {
-    let bits = this.late_shutdown.xchg(0, Full);
-    // CAST: two bits.
-    (bits != 0).then_some(bits as i32 - 1)
-}
-
-/// Shuts down what has come of the handshake, if the application has asked for that meanwhile. Called after either has
-/// happened.
-pub(super) fn apply_late(this: &Sock) {
-    if !matches!(this.phase(), Phase::Active | Phase::Fallback) {
-        return;
-    }
-    let Some(how) = take_late(this) else {
-        return;
-    };
-    match this.conn() {
-        Some(conn) => _ = shutdown(this, &conn, how),
-        None => shutdown_tcp(this, how),
+    match (this.phase(), this.conn()) {
+        (_, Some(conn)) => _ = shutdown(this, &conn, how),
+        (Phase::Fallback, None) => shutdown_tcp(this, how),
+        _ => return,
     }
     this.sk.wake_state();
 }
 
-/// As [`apply_late`], to a TCP connection of which the application does not know yet that it is all that there is: no
-/// call of it can be in the way.
+/// Shuts down a connection over TCP.
 /// Context: may sleep.
-pub(super) fn apply_to_tcp(this: &Sock) {
-    if let Some(how) = take_late(this) {
-        shutdown_tcp(this, how);
-    }
-}
-
-fn shutdown_tcp(this: &Sock, how: i32) {
+pub(super) fn shutdown_tcp(this: &Sock, how: i32) {
     // CAST: 0, 1 or 2.
     let bits = (how + 1) as u8;
     let _ = this.tcp.shutdown(how).map(|()| this.sk.add_shutdown(bits));
 }
 
-/// As [`apply_late`], to a connection that the application does not see yet: no call of it can be in the way.
-pub(super) fn apply_to_new(this: &Sock, conn: &Carrier) {
-    if let Some(how) = take_late(this) {
-        let _ = shutdown(this, conn, how);
+/// As [`Sock::transition`], after `apply` was called with every shutdown(2) that came before that, and while it
+/// could not be done yet.
+pub(super) fn transition(
+    this: &Sock,
+    from: &[Phase],
+    mut to: SockState,
+    apply: impl Fn(i32),
+) -> Result<SockState, SockState> {
+    let mut applied = 0;
+    loop {
+        // Bits are only added meanwhile, by `shutdown::shutdown_late`, with the lock of the state.
+        let asked = this.late_shutdown.load(Relaxed);
+        if asked != applied {
+            // CAST: two bits.
+            apply((asked & !applied) as i32 - 1);
+            applied = asked;
+        }
+        let is_all = || this.late_shutdown.load(Relaxed) == applied;
+        match this.transition_if(|phase| from.contains(&phase) && is_all(), to) {
+            Err(back) if from.contains(&this.phase()) => to = back,
+            result => return result,
+        }
     }
 }

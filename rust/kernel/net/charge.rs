@@ -12,7 +12,11 @@ use core::mem;
 
 use kernel::{
     page::PAGE_SIZE,
-    sync::aref::ARef, //
+    sync::aref::ARef,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
 };
 
 #[cfg(CONFIG_MEMCG)]
@@ -22,7 +26,7 @@ use super::{
         Owed,
         SmcSock, //
     },
-    tcp::state::await_unlocked,
+    sock_lock::try_owned,
     Sk, //
 };
 #[cfg(CONFIG_MEMCG)]
@@ -40,6 +44,13 @@ pub enum Purpose {
     /// Data received from the peer.
     Receive,
 }
+
+/// The pauses of a worker that finds a socket owned: most calls own it for some microseconds.
+const OWNED_PAUSES: [Delta; 3] = [
+    Delta::from_micros(50),
+    Delta::from_millis(1),
+    Delta::from_millis(10),
+];
 
 /// A charge may use at most one in this many parts of what its cgroup has left.
 const LEFT_DIVISOR: i32 = 4;
@@ -88,11 +99,27 @@ impl Charge {
     ///
     /// `ENOMEM`, also if the socket is owned for longer than some milliseconds.
     pub fn received_in_work(sk: &Sk, bytes: u32) -> Result<Self> {
-        // SAFETY: The socket is alive.
-        if !await_unlocked(|| unsafe { bindings::sock_owned_by_user_nocheck(sk.as_ptr()) }) {
-            return Err(ENOMEM);
+        let bytes = i32::try_from(bytes)?;
+        let purpose = Purpose::Receive;
+        let mut pauses = OWNED_PAUSES.into_iter();
+        loop {
+            // SAFETY: The socket is alive and, inside, owned by us.
+            let tried = unsafe { try_owned(sk.as_ptr(), |ptr| charge_within(ptr, purpose, bytes)) };
+            match (tried, pauses.next()) {
+                (Some(result), _) => result?,
+                (None, Some(pause)) => {
+                    fsleep(pause);
+                    continue;
+                }
+                (None, None) => return Err(ENOMEM),
+            }
+            // INVARIANT: So much was just charged.
+            return Ok(Self {
+                sk: sk.into(),
+                purpose,
+                bytes,
+            });
         }
-        Self::new(sk, Purpose::Receive, bytes)
     }
 
     /// Charges a socket for data to send regardless of its cgroup's limit, as TCP does for a stream with nothing in

@@ -202,7 +202,7 @@ impl Sk {
     }
 
     /// How long TCP waits for the peer of an orphaned connection, ns: the sysctl `net.ipv4.tcp_fin_timeout` of the
-    /// namespace.
+    /// namespace, and not longer than that of the first one, as all share the number of such connections.
     pub fn fin_timeout(&self) -> u64 {
         // SAFETY: The socket holds its namespace, and the first one is always there.
         let [own, first] = [self.net_ptr(), &raw mut bindings::init_net]

@@ -18,6 +18,7 @@ use kernel::{
 };
 
 use super::{
+    sock_lock::try_owned,
     IpVersion,
     Sk,
     SockAddr,
@@ -39,7 +40,8 @@ mod messages;
 mod option;
 mod reconnect;
 mod shown;
-pub(super) mod state;
+mod state;
+mod uaccess;
 
 #[cfg(not(CONFIG_SMC))]
 use option::Offer;
@@ -54,6 +56,11 @@ pub use hook::{
 pub use option::SynOption;
 pub use reconnect::BeforeConnect;
 pub use state::TcpState;
+use uaccess::UserAccess;
+pub use uaccess::{
+    UserAccessCall,
+    UserAccessWork, //
+};
 
 /// What holds back small segments.
 pub struct Nagle {
@@ -73,6 +80,7 @@ pub struct TcpSocket {
     hook: hook::Cell,
     /// The application's socket whose wait queue TCP uses, if it does. Dropped after the socket was released.
     shared: SetOnce<front::SocketInode>,
+    uaccess: UserAccess,
     #[cfg(not(CONFIG_SMC))]
     offer: Offer,
 }
@@ -164,6 +172,7 @@ impl TcpSocket {
             socket,
             hook: hook::Cell::EMPTY,
             shared: SetOnce::new(),
+            uaccess: UserAccess::none(),
             #[cfg(not(CONFIG_SMC))]
             offer: Offer::NONE,
         }
@@ -298,6 +307,13 @@ impl TcpSocket {
         // SAFETY: Locked above.
         unsafe { bindings::release_sock(sk) };
         result
+    }
+
+    /// As [`Self::locked`], if nobody has the socket locked.
+    /// Context: may sleep, but not for the lock.
+    fn try_locked<T>(&self, f: impl FnOnce(*mut bindings::sock) -> T) -> Option<T> {
+        // SAFETY: The socket is alive.
+        unsafe { try_owned(self.sk_ptr(), f) }
     }
 
     /// Listens for connections; a further call changes the backlog.
@@ -436,22 +452,6 @@ impl TcpSocket {
         };
         let bytes = |len| u32::try_from(len).unwrap_or(0);
         (bytes(sndbuf), bytes(rcvbuf))
-    }
-
-    /// Makes TCP report data from now on once there is as much as `front` waits for (SO_RCVLOWAT).
-    ///
-    /// # Errors
-    ///
-    /// TCP's.
-    pub fn set_rcvlowat(&self, front: &Sk) -> Result {
-        let (sk, lowat) = (self.sk_ptr(), front.lowat());
-        // SAFETY: The socket is alive; the field is read whole.
-        if unsafe { (&raw const (*sk).sk_rcvlowat).read_volatile() } == lowat {
-            return Ok(());
-        }
-        let set_rcvlowat = op!(self, set_rcvlowat);
-        // SAFETY: The socket is alive, and locked, as the function requires.
-        to_result(self.locked(|sk| unsafe { set_rcvlowat(sk, lowat) }))
     }
 
     /// Copies SO_SNDTIMEO of `front`.

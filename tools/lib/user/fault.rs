@@ -113,9 +113,9 @@ impl Unserved {
         check_len(unsafe { libc::recv(socket.as_raw_fd(), self.page.cast(), PART, flags) })
     }
 
-    /// Sends the page.
-    pub fn send(&self, socket: &Socket) -> Result<usize> {
-        let (fd, flags) = (socket.as_raw_fd(), libc::MSG_NOSIGNAL);
+    /// Sends the page, with these flags.
+    pub fn send(&self, socket: &Socket, flags: i32) -> Result<usize> {
+        let (fd, flags) = (socket.as_raw_fd(), flags | libc::MSG_NOSIGNAL);
         // SAFETY: by the type invariant the page may be read by a system call.
         check_len(unsafe { libc::send(fd, self.page.cast(), PART, flags) })
     }

@@ -317,7 +317,7 @@ fn connect_among_calls(rig: &Rig<'_>, usual: bool) -> Result<(bool, bool)> {
 fn send_behind_late_page(pair: &Pair, len: usize) -> Result<String> {
     let page = Unserved::new()?;
     let sent = thread::scope(|scope| {
-        let first = scope.spawn(|| page.send(&pair.client));
+        let first = scope.spawn(|| page.send(&pair.client, 0));
         let is_wanted = page.is_wanted(SOON);
         let second = scope.spawn(|| pair.client.send(&[b'x'; 3000][..len], 0));
         thread::sleep(WHILE);

@@ -55,31 +55,49 @@ impl TcpSocket {
     /// Nothing happens if there is no hook, if `front` has been released, or while a task waits in a call on this
     /// socket. `is_hooked` is `false` for a socket whose events something else in the kernel has: nothing happens if
     /// there is a hook, then.
-    /// Context: may sleep.
-    pub fn share_waiters(&self, front: &Sk, is_hooked: bool) {
-        let sk = self.sk_ptr();
+    ///
+    /// Returns false, and does nothing, if somebody has the socket locked.
+    /// Context: may sleep, but not for the lock.
+    pub fn try_share_waiters(&self, front: &Sk, is_hooked: bool) -> bool {
         // With this lock no task begins to wait in a call on the socket, nor ends.
-        // SAFETY: The socket is alive, and sleeping is allowed.
-        unsafe { bindings::lock_sock_nested(sk, 0) };
-        if self.has_shared_waiters() {
-            // The hook may be another one than then.
-            // SAFETY: The socket is alive.
-            unsafe { hook::stop_readable(sk, || {}) };
-        // SAFETY: The queue belongs to the socket.
-        } else if !unsafe { bindings::wq_has_sleeper(self.queue()) } {
-            self.move_queue(front, is_hooked);
-        }
-        // SAFETY: Taken above.
-        unsafe { bindings::release_sock(sk) };
+        let share = |sk| {
+            if self.has_shared_waiters() {
+                // The hook may be another one than then.
+                // SAFETY: The socket is alive.
+                unsafe { hook::stop_readable(sk, || {}) };
+            // SAFETY: The queue belongs to the socket.
+            } else if !unsafe { bindings::wq_has_sleeper(self.queue()) } {
+                self.move_queue(front, is_hooked);
+            }
+        };
+        self.try_locked(share).is_some()
     }
 
-    /// Whether [`Self::share_waiters`] has done so.
+    /// Makes TCP report data from now on once there is as much as `front` waits for (SO_RCVLOWAT), unless somebody has
+    /// the socket locked. Returns whether nobody had.
+    /// Context: may sleep, but not for the lock.
+    pub fn try_set_rcvlowat(&self, front: &Sk) -> bool {
+        let (sk, lowat) = (self.sk_ptr(), front.lowat());
+        // SAFETY: The socket is alive; the field is read whole.
+        if unsafe { (&raw const (*sk).sk_rcvlowat).read_volatile() } == lowat {
+            return true;
+        }
+        // SAFETY: By the type invariant the socket is alive and has a table.
+        let Some(set_rcvlowat) = (unsafe { (*(*self.as_ptr()).ops).set_rcvlowat }) else {
+            return true;
+        };
+        // SAFETY: The socket is alive, and locked, as the function requires.
+        self.try_locked(|sk| unsafe { set_rcvlowat(sk, lowat) })
+            .is_some()
+    }
+
+    /// Whether [`Self::try_share_waiters`] has done so.
     /// Context: any.
     pub fn has_shared_waiters(&self) -> bool {
         self.shared.as_ref().is_some()
     }
 
-    /// The part of [`Self::share_waiters`] with the socket locked and nobody waiting, with or without a hook.
+    /// The part of [`Self::try_share_waiters`] with the socket locked and nobody waiting, with or without a hook.
     fn move_queue(&self, front: &Sk, is_hooked: bool) {
         let sk = self.sk_ptr();
         let Some(inode) = SocketInode::of(front) else {

@@ -149,30 +149,32 @@ impl TcpSocket {
     }
 
     /// Calls `attempt` until it returns something other than `EAGAIN`, sleeping in between, also while a call of the
-    /// application has the socket locked: see [`Self::is_locked`].
+    /// application may have the socket locked: see [`Self::begin_work`].
     fn retry(&self, left: &mut isize, mut attempt: impl FnMut() -> Result<usize>) -> Result<usize> {
-        let mut result = match *left > 0 && self.is_locked() {
-            true => Err(EAGAIN),
+        // Who does not wait has looked for such calls.
+        let mut result = match *left > 0 {
+            true => self.begin_work().map_or(Err(EAGAIN), |_work| attempt()),
             false => attempt(),
         };
         if !matches!(result, Err(e) if e == EAGAIN) {
             return result;
         }
         while *left > 0 {
-            let mut is_locked = false;
+            let mut is_kept_out = false;
             // SAFETY: The queue belongs to the socket, which is alive; it is initialised.
             let waited = unsafe {
                 wait::wait_until(self.queue(), *left, false, || {
-                    is_locked = self.is_locked();
-                    if !is_locked {
+                    let work = self.begin_work();
+                    is_kept_out = work.is_none();
+                    if !is_kept_out {
                         result = attempt();
                     }
-                    is_locked || !matches!(result, Err(e) if e == EAGAIN)
+                    is_kept_out || !matches!(result, Err(e) if e == EAGAIN)
                 })
             };
             match waited {
-                // Nobody says when it is unlocked.
-                Ok(rest) if is_locked => *left = sleep_a_jiffy(rest),
+                // Nobody says when the call is over.
+                Ok(rest) if is_kept_out => *left = sleep_a_jiffy(rest),
                 Ok(rest) => {
                     *left = rest;
                     return result;

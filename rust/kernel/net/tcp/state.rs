@@ -4,26 +4,13 @@
 //!
 //! C header: [`include/net/tcp_states.h`](srctree/include/net/tcp_states.h)
 
-use kernel::{
-    error::to_result,
-    time::{
-        delay::fsleep,
-        Delta, //
-    }, //
-};
+use kernel::error::to_result;
 
 use super::TcpSocket;
 use crate::{
     bindings,
     prelude::*, //
 };
-
-/// How long [`TcpSocket::await_unlocked`] waits: most calls have the lock for some microseconds.
-const UNLOCK_PAUSES: [Delta; 3] = [
-    Delta::from_micros(50),
-    Delta::from_millis(1),
-    Delta::from_millis(10),
-];
 
 /// A TCP state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,18 +69,6 @@ impl TcpState {
     }
 }
 
-/// Waits some milliseconds at most until `is_locked` does not hold any more; returns whether that is so.
-/// Context: may sleep.
-pub(in crate::net) fn await_unlocked(is_locked: impl Fn() -> bool) -> bool {
-    for pause in UNLOCK_PAUSES {
-        if !is_locked() {
-            return true;
-        }
-        fsleep(pause);
-    }
-    !is_locked()
-}
-
 impl TcpSocket {
     /// Whether data were received that are not read yet, an urgent byte included.
     /// Context: any, of a socket that is or was connected; it may have changed when this returns.
@@ -127,23 +102,6 @@ impl TcpSocket {
                 mask
             }
         })
-    }
-
-    /// Whether a task has the socket locked (`lock_sock`).
-    ///
-    /// That may be a call of the application in a page fault, in memory that a program serves (FUSE, userfaultfd), for
-    /// as long as that likes: many options are read and written with the lock held. Workers that serve others, too, ask
-    /// before they wait for the lock.
-    /// Context: any.
-    pub fn is_locked(&self) -> bool {
-        // SAFETY: The socket is alive.
-        unsafe { bindings::sock_owned_by_user_nocheck(self.sk_ptr()) }
-    }
-
-    /// Waits some milliseconds at most until nobody has the socket locked; returns whether that is so.
-    /// Context: may sleep.
-    pub fn await_unlocked(&self) -> bool {
-        await_unlocked(|| self.is_locked())
     }
 
     /// Whether there is a protocol on top of TCP.

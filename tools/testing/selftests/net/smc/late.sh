@@ -284,6 +284,7 @@ check "data that a reset of TCP overtakes is read" reset_overtakes
 check "the port of a listener that is closed amid a flood is free" busy closed_amid_a_flood
 check "and free while others list sockets" closed_amid_lists
 check "the close of a listener waits for no call on another one" smctest blocked-listener
+check "no worker waits for senders whose memory nobody serves" smctest --server-family tcp --expect tcp stuck-senders
 check "a peek ends while SO_OOBINLINE is being set" smctest --expect smc half-set
 require "shared memory is allowed" same_host on
 check "over shared memory, accept returns connections in that order, too" busy in_order

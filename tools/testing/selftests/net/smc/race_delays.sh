@@ -66,6 +66,8 @@ require "groups end soon" set_sysctl smcr_lgr_idle_time 1
 require "many short delays" delays 8 100
 run "SMC-R: data that are held back" smc bursts --held-back --connections 64 --rounds "$(scale 60 600)"
 suite "SMC-R: a listener that becomes a client" smctest --expect smc semantics --only "on a listener"
+check "TCP: no worker waits for senders whose memory nobody serves" \
+	smctest --deadline "$(scale 200 2000)" --server-family tcp --expect tcp stuck-senders --connections "$(scale 200 2000)"
 require "shared memory" same_host on
 connections SMC-D smcd 1500
 require "no shared memory" same_host off
