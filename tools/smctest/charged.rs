@@ -259,9 +259,10 @@ pub(crate) fn fill(socket: &Socket) -> Result<usize> {
 pub(crate) fn drain(socket: &Socket, mut left: usize) -> Result<()> {
     let mut buffer = [0; 4096];
     while left > 0 {
-        let len = socket.read(&mut buffer)?;
+        let part = left.min(buffer.len());
+        let len = socket.read(&mut buffer[..part])?;
         ensure!(len > 0, "the end came early");
-        left = left.saturating_sub(len);
+        left -= len;
     }
     Ok(())
 }
