@@ -66,7 +66,8 @@ impl Arriving {
         self.number < later.number
             && self.peer.is_some()
             && self.peer == later.peer
-            && self.progress.may_be_connected(&self.tcp)
+            // Nobody looks at the TCP of one that may be accepted: calls of the application have its lock.
+            && (self.has_left.load(Relaxed) || self.progress.may_be_connected(&self.tcp))
     }
 }
 

@@ -26,6 +26,7 @@ use smc_proto::{
 use super::{
     options,
     shutdown,
+    uaccess,
     Phase,
     Sock,
     SockState, //
@@ -90,12 +91,20 @@ fn has_tcp_data(this: &Sock) -> bool {
 
 /// Handles an event of the TCP connection. Data on it can only be a DECLINE: that peer does not use SMC and receives
 /// nothing over RDMA.
-///
-/// Takes no lock of TCP, which a call of the application may have.
 pub(super) fn on_tcp_event(this: &Sock) {
     on_tcp_error(this);
-    if let Some(conn) = this.conn().filter(|_| has_tcp_data(this)) {
-        conn.kill(ECONNABORTED);
+    let Some(conn) = this.conn().filter(|_| has_tcp_data(this)) else {
+        return;
+    };
+    let Some(_work) = uaccess::begin_work(this) else {
+        return;
+    };
+    match this.tcp.peek(&mut [0], &mut 0) {
+        Ok(1..) => conn.kill(ECONNABORTED),
+        Ok(0) => {}
+        // An error that came after the look at errors.
+        Err(e) if e != EAGAIN && e != EPIPE && this.tcp.state().is_closed() => conn.kill(e),
+        Err(_) => {}
     }
 }
 

@@ -134,29 +134,30 @@ impl Sock {
     /// the application if it does not arrive.
     /// Context: may sleep.
     pub(super) fn settle_decline(this: &Arc<Self>) {
-        let state = {
-            let Some(_work) = uaccess::begin_work(this) else {
-                return;
-            };
-            let _turn = this.crossed_decline.turn.lock();
-            this.look_for_decline()
-        };
-        if matches!(state, DeclineState::Open) {
-            let mut left = clock::timeout(REST_WAIT);
-            let is_clear = |bytes: &[u8]| Head::of(bytes) != Head::Open;
-            let _ = this
-                .tcp
-                .peek_until(&mut [0; Head::LEN], &mut left, is_clear);
-            let Some(_work) = uaccess::begin_work(this) else {
-                return;
-            };
-            let _turn = this.crossed_decline.turn.lock();
-            if matches!(this.look_for_decline(), DeclineState::Open) {
+        let mut state = None;
+        this.tcp.wait_until(clock::timeout(REST_WAIT), || {
+            state = this.look_in_work();
+            !matches!(state, Some(DeclineState::Open))
+        });
+        match state {
+            // The end of a call queues this again.
+            None => return,
+            Some(DeclineState::Open) => {
+                let _turn = this.crossed_decline.turn.lock();
                 this.crossed_decline.is_awaited.store(false, Release);
             }
+            Some(DeclineState::Nothing | DeclineState::Clear) => {}
         }
         fallback::share_waiters(this);
         this.sk.wake_readable();
+    }
+
+    /// As [`Self::look_for_decline`]; `None` while a call of the application may have TCP locked. Others begin no such
+    /// call meanwhile, nor, as a DECLINE is awaited until the turn is over, one that does not say so.
+    fn look_in_work(&self) -> Option<DeclineState> {
+        let _work = uaccess::begin_work(self)?;
+        let _turn = self.crossed_decline.turn.lock();
+        Some(self.look_for_decline())
     }
 
     /// The poll mask of TCP, without readability as long as a DECLINE may be all that has arrived.

@@ -165,8 +165,8 @@ pub(super) fn show_options(this: &Sock) {
 }
 
 /// Has TCP wake those who wait for the application's socket, and the shorter way to TCP taken for its data, once
-/// nothing else is to be known of these. A socket that was not accepted yet has no waiters. If a call has TCP's lock,
-/// for as long as the application likes, its end queues the work, which is this.
+/// nothing else is to be known of these. A socket that was not accepted yet has no waiters. If a call of the
+/// application has TCP's lock, for as long as that likes, its end queues the work, which is this.
 /// Context: may sleep.
 pub(super) fn share_waiters(this: &Sock) {
     if this.crossed_decline.is_awaited() {
@@ -178,6 +178,17 @@ pub(super) fn share_waiters(this: &Sock) {
     // SO_RCVLOWAT may have been set just before the transition.
     if this.tcp.try_set_rcvlowat(&this.sk) && this.tcp.try_share_waiters(&this.sk, is_hooked) {
         this.is_work_kept_out.store(false, Relaxed);
+        this.sk.answer_over_tcp::<Sock>();
+    }
+}
+
+/// As [`share_waiters`], in accept(2): no call on the connection can be in the way yet, and whatever else is has to be
+/// waited for, as nothing forwards the events of a socket without a hook.
+/// Context: may sleep.
+pub(super) fn share_waiters_of_new(this: &Sock) {
+    if !this.crossed_decline.is_awaited() {
+        let is_hooked = !this.is_unhooked.read_once();
+        this.tcp.share_waiters(&this.sk, is_hooked);
         this.sk.answer_over_tcp::<Sock>();
     }
 }

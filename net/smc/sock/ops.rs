@@ -60,7 +60,7 @@ impl StreamSocket for Sock {
 
     fn accepted(this: ArcBorrow<'_, Self>) {
         if this.phase() == Phase::Fallback {
-            fallback::share_waiters(&this);
+            fallback::share_waiters_of_new(&this);
         }
     }
 

@@ -43,7 +43,10 @@ use smc_proto::{
 use super::{
     fallback,
     syn,
-    uaccess::outside_handshake,
+    uaccess::{
+        announced,
+        outside_handshake, //
+    },
     Phase,
     Sock, //
 };
@@ -141,7 +144,7 @@ pub(super) fn set(
             this.sk.take_priority(&this.tcp);
             Ok(())
         }
-        _ => this.tcp.setsockopt(level, name, value),
+        _ => announced(this, || this.tcp.setsockopt(level, name, value)),
     }
 }
 
@@ -257,7 +260,7 @@ pub(super) fn get(this: ArcBorrow<'_, Sock>, level: i32, name: i32, out: SockOpt
     let of_tcp = || {
         // TCP_ZEROCOPY_RECEIVE reads, and TCP_INQ counts.
         this.is_decline_settled();
-        this.tcp.getsockopt(level, name, out)
+        announced(this, || this.tcp.getsockopt(level, name, out))
     };
     match (level, name) {
         (net::SOL_SMC, net::SMC_LIMIT_HS) => {

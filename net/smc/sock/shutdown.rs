@@ -72,11 +72,12 @@ pub(super) fn transition(
     loop {
         // Bits are only added meanwhile, by `shutdown::shutdown_late`, with the lock of the state.
         let asked = this.late_shutdown.load(Relaxed);
-        if asked != applied {
+        let new = asked & !applied;
+        if new != 0 {
             // CAST: two bits.
-            apply((asked & !applied) as i32 - 1);
-            applied = asked;
+            apply(new as i32 - 1);
         }
+        applied = asked;
         let is_all = || this.late_shutdown.load(Relaxed) == applied;
         match this.transition_if(|phase| from.contains(&phase) && is_all(), to) {
             Err(back) if from.contains(&this.phase()) => to = back,

@@ -48,6 +48,16 @@ pub(super) fn begin_user_access(this: &Sock) -> UserAccessCall<'_> {
     }
 }
 
+/// Runs `call`, in which TCP may access the application's memory with its lock held.
+/// Context: may sleep.
+pub(super) fn announced<R>(this: ArcBorrow<'_, Sock>, call: impl FnOnce() -> R) -> R {
+    let access = begin_user_access(&this);
+    let result = call();
+    drop(access);
+    resume_work(this);
+    result
+}
+
 /// Runs `call`, in which TCP accesses the application's memory with its lock held, for as long as that takes: not
 /// during a handshake, whose worker may want that lock. Other work looks for such calls before it takes that.
 /// Context: may sleep, also until the handshake is over.

@@ -523,7 +523,7 @@ impl TcpSocket {
     pub fn set_ulp(&self, name: &[u8]) -> Result {
         match name.split(|byte| *byte == 0).next() {
             Some(b"tls" | b"espintcp") => {}
-            _ if self.has_ulp() => return Err(EEXIST),
+            Some(b"mptcp") if cfg!(CONFIG_MPTCP) && self.has_ulp() => return Err(EEXIST),
             Some(b"mptcp") if cfg!(CONFIG_MPTCP) => return Err(EOPNOTSUPP),
             _ => return Err(ENOENT),
         }

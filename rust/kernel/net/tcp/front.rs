@@ -55,22 +55,28 @@ impl TcpSocket {
     /// Nothing happens if there is no hook, if `front` has been released, or while a task waits in a call on this
     /// socket. `is_hooked` is `false` for a socket whose events something else in the kernel has: nothing happens if
     /// there is a hook, then.
-    ///
-    /// Returns false, and does nothing, if somebody has the socket locked.
+    /// Context: may sleep.
+    pub fn share_waiters(&self, front: &Sk, is_hooked: bool) {
+        self.locked(|sk| self.share_locked(sk, front, is_hooked));
+    }
+
+    /// As [`Self::share_waiters`]. Returns false, and does nothing, if somebody has the socket locked.
     /// Context: may sleep, but not for the lock.
     pub fn try_share_waiters(&self, front: &Sk, is_hooked: bool) -> bool {
-        // With this lock no task begins to wait in a call on the socket, nor ends.
-        let share = |sk| {
-            if self.has_shared_waiters() {
-                // The hook may be another one than then.
-                // SAFETY: The socket is alive.
-                unsafe { hook::stop_readable(sk, || {}) };
-            // SAFETY: The queue belongs to the socket.
-            } else if !unsafe { bindings::wq_has_sleeper(self.queue()) } {
-                self.move_queue(front, is_hooked);
-            }
-        };
-        self.try_locked(share).is_some()
+        self.try_locked(|sk| self.share_locked(sk, front, is_hooked))
+            .is_some()
+    }
+
+    /// [`Self::share_waiters`] with the socket locked: no task begins to wait in a call on it meanwhile, nor ends.
+    fn share_locked(&self, sk: *mut bindings::sock, front: &Sk, is_hooked: bool) {
+        if self.has_shared_waiters() {
+            // The hook may be another one than then.
+            // SAFETY: The socket is alive.
+            unsafe { hook::stop_readable(sk, || {}) };
+        // SAFETY: The queue belongs to the socket.
+        } else if !unsafe { bindings::wq_has_sleeper(self.queue()) } {
+            self.move_queue(front, is_hooked);
+        }
     }
 
     /// Makes TCP report data from now on once there is as much as `front` waits for (SO_RCVLOWAT), unless somebody has
@@ -91,13 +97,13 @@ impl TcpSocket {
             .is_some()
     }
 
-    /// Whether [`Self::try_share_waiters`] has done so.
+    /// Whether [`Self::share_waiters`] has done so.
     /// Context: any.
     pub fn has_shared_waiters(&self) -> bool {
         self.shared.as_ref().is_some()
     }
 
-    /// The part of [`Self::try_share_waiters`] with the socket locked and nobody waiting, with or without a hook.
+    /// The part of [`Self::share_waiters`] with the socket locked and nobody waiting, with or without a hook.
     fn move_queue(&self, front: &Sk, is_hooked: bool) {
         let sk = self.sk_ptr();
         let Some(inode) = SocketInode::of(front) else {

@@ -67,6 +67,13 @@ impl TcpSocket {
         })
     }
 
+    /// Sleeps on the socket's events until `cond` holds, which may sleep, at most `timeout` jiffies or until a signal.
+    /// Context: process.
+    pub fn wait_until(&self, timeout: isize, cond: impl FnMut() -> bool) {
+        // SAFETY: The queue belongs to the socket, which is alive; it is initialised.
+        let _ = unsafe { wait::wait_until(self.queue(), timeout, false, cond) };
+    }
+
     /// Receives until `buf` is full. As [`TcpSocket::peek`] otherwise.
     ///
     /// # Errors
