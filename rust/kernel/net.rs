@@ -145,6 +145,7 @@ constants! {
         SOL_SMC = "Level of SMC's options.",
         SOL_SOCKET = "Level of the options of all sockets.",
         SOL_TCP = "Level of TCP's options.",
+        SOL_TLS = "Level of the options of TLS.",
         TCP_AO_ADD_KEY = "Sign segments with this key (RFC 5925).",
         TCP_AO_GET_KEYS = "List the keys of TCP-AO.",
         TCP_AO_INFO = "What goes for the keys of TCP-AO.",
@@ -159,6 +160,7 @@ constants! {
         TCP_MD5SIG_EXT = "The same, for a network of peers.",
         TCP_NODELAY = "Send at once.",
         TCP_REPAIR = "Change a connection without telling the peer.",
+        TCP_SAVED_SYN = "The headers of the SYN that a listener got.",
         TCP_ZEROCOPY_RECEIVE = "Map what has arrived, in place of a copy.",
         TCP_ULP = "Put a protocol on top of TCP.",
         TCP_USER_TIMEOUT = "How long data may wait for the peer, milliseconds.";

@@ -228,7 +228,7 @@ pub(super) fn listen_work(child: &Arc<Sock>) {
     match is_up {
         true => {
             listener.order.await_turn(&arriving);
-            arriving.leave();
+            listener.order.leave(&arriving);
             defer::enqueue_when_due(child, &listener, arriving.number);
         }
         false => {

@@ -48,25 +48,20 @@ pub(super) struct Arriving {
     peer: Option<IpAddr>,
     /// Grows in the order in which connections were taken from TCP.
     pub(super) number: u64,
-    /// It goes to accept(2), so it is no longer the listener's alone.
+    /// It goes to accept(2), so it is no longer the listener's alone. Changes under the lock of `arriving`.
     has_left: Atomic<bool>,
     #[pin]
     pub(super) progress: Progress,
 }
 
 impl Arriving {
-    /// The handshake has succeeded. To be called before the connection is queued for accept(2).
-    pub(super) fn leave(&self) {
-        self.has_left.store(true, Relaxed);
-    }
-
     /// Whether accept(2) has to return this one before `later`.
     /// Context: may sleep, but does not wait for a peer.
     fn is_before(&self, later: &Self) -> bool {
         self.number < later.number
             && self.peer.is_some()
             && self.peer == later.peer
-            // Nobody looks at the TCP of one that may be accepted: calls of the application have its lock.
+            // Nobody looks at the TCP of one that may be accepted: calls of the application may have it locked.
             && (self.has_left.load(Relaxed) || self.progress.may_be_connected(&self.tcp))
     }
 }
@@ -132,6 +127,14 @@ impl AcceptOrder {
         while all.iter().any(|one| one.has_left.load(Relaxed)) {
             self.left.wait(&mut all);
         }
+    }
+
+    /// The handshake of `this` has succeeded. To be called before the connection is queued for accept(2): nobody looks
+    /// at its TCP after this.
+    /// Context: may sleep, but does not wait for a peer.
+    pub(super) fn leave(&self, this: &Arriving) {
+        let _all = self.arriving.lock();
+        this.has_left.store(true, Relaxed);
     }
 
     /// Waits until no connection has to be returned before this one, whose handshake is over.

@@ -143,6 +143,9 @@ impl Sock {
             // The end of a call queues this again.
             None => return,
             Some(DeclineState::Open) => {
+                let Some(_work) = uaccess::begin_work(this) else {
+                    return;
+                };
                 let _turn = this.crossed_decline.turn.lock();
                 this.crossed_decline.is_awaited.store(false, Release);
             }

@@ -144,7 +144,9 @@ pub(super) fn set(
             this.sk.take_priority(&this.tcp);
             Ok(())
         }
-        _ => announced(this, || this.tcp.setsockopt(level, name, value)),
+        // Read with TCP's lock held. Of all others TCP gets a copy.
+        (net::SOL_TLS, _) => announced(this, || this.tcp.setsockopt(level, name, value)),
+        _ => this.tcp.setsockopt(level, name, value),
     }
 }
 
@@ -260,7 +262,7 @@ pub(super) fn get(this: ArcBorrow<'_, Sock>, level: i32, name: i32, out: SockOpt
     let of_tcp = || {
         // TCP_ZEROCOPY_RECEIVE reads, and TCP_INQ counts.
         this.is_decline_settled();
-        announced(this, || this.tcp.getsockopt(level, name, out))
+        this.tcp.getsockopt(level, name, out)
     };
     match (level, name) {
         (net::SOL_SMC, net::SMC_LIMIT_HS) => {
@@ -303,8 +305,9 @@ pub(super) fn get(this: ArcBorrow<'_, Sock>, level: i32, name: i32, out: SockOpt
             (_, Some(conn)) => out.map_nothing(conn.queues().inq, conn.has_ended_in_order()),
             // What TCP has is for the handshake.
             (Phase::Connecting, None) => out.map_nothing(0, false),
-            _ => of_tcp(),
+            _ => announced(this, of_tcp),
         },
+        (net::SOL_TCP, net::TCP_SAVED_SYN) | (net::SOL_TLS, _) => announced(this, of_tcp),
         _ => of_tcp(),
     }
 }

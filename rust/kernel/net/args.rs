@@ -19,6 +19,7 @@ use kernel::uaccess::{
     UserSlice, //
 };
 
+use super::SOL_TLS;
 use crate::{
     bindings,
     prelude::*, //
@@ -121,9 +122,6 @@ const NETFILTER_TABLES: [i32; 2] = [
     bindings::IPT_SO_SET_REPLACE as i32,
     bindings::IPT_SO_SET_ADD_COUNTERS as i32,
 ];
-
-/// Options of TLS.
-const SOL_TLS: i32 = bindings::SOL_TLS as i32;
 
 impl SockOptIn<'_> {
     /// Calls `f`, which sets that option, with a copy of the value wherever the kernel can do with one.

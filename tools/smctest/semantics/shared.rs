@@ -141,11 +141,13 @@ fn signals_polled_space(pair: &Pair) -> Result<bool> {
         pair.client.set_owner_to_this_thread()?;
         pair.client.set_signal_driven(true)?;
         let mut len = 0;
-        // No call finds the buffer full.
+        // No call finds the buffer full. What was on its way may make space, of which a signal tells, after poll(2).
         while events(&pair.client) & libc::POLLOUT != 0 {
             len += pair.client.send(&[0x11; 4096], DONTWAIT)?;
+            if events(&pair.client) & libc::POLLOUT == 0 {
+                while signals.read_signal()?.is_some() {}
+            }
         }
-        while signals.read_signal()?.is_some() {}
         pair.server
             .recv(&mut vec![0; len], libc::MSG_WAITALL)
             .context("the data")?;
