@@ -195,16 +195,9 @@ pub(super) fn share_waiters_of_new(this: &Sock) {
 
 /// sendmsg(2), before [`share_waiters`].
 pub(super) fn send_at_first(this: ArcBorrow<'_, Sock>, msg: &mut Msg<'_>) -> Result<usize> {
-    let result = match this.crossed_decline.is_awaited() {
-        // Its worker takes TCP's lock.
-        true => {
-            let _access = uaccess::begin_user_access(&this);
-            send(&this, msg)
-        }
-        false => send(&this, msg),
-    };
-    uaccess::resume_work(this);
-    result
+    // The work that waits for a DECLINE peeks, with TCP's lock.
+    let is_needed = this.crossed_decline.is_awaited();
+    uaccess::announced_if(is_needed, this, || send(&this, msg))
 }
 
 /// recvmsg(2), before [`share_waiters`].
@@ -213,16 +206,9 @@ pub(super) fn recv_at_first(
     msg: &mut Msg<'_>,
     flags: u32,
 ) -> Result<usize> {
-    let result = match flags & net::MSG_OOB != 0 && this.crossed_decline.is_awaited() {
-        // This does not wait for that to be settled.
-        true => {
-            let _access = uaccess::begin_user_access(&this);
-            recv(&this, msg, flags)
-        }
-        false => recv(&this, msg, flags),
-    };
-    uaccess::resume_work(this);
-    result
+    // Others wait until no DECLINE is awaited any more.
+    let is_needed = flags & net::MSG_OOB != 0 && this.crossed_decline.is_awaited();
+    uaccess::announced_if(is_needed, this, || recv(&this, msg, flags))
 }
 
 /// An error of TCP is pending; `take` as for [`TcpEvents::on_error`](super::TcpEvents::on_error).

@@ -30,9 +30,9 @@ pub(super) fn shutdown(this: &Sock, conn: &Carrier, how: i32) -> Result {
     Ok(())
 }
 
-/// shutdown(2) with argument `how` while the handshake runs. What comes of that is shut down before the application
-/// sees it, when no other call can be in the way of the worker: see [`transition`]. If it has come
-/// meanwhile, it is shut down here.
+/// shutdown(2) with argument `how` while the handshake runs. The connection is shut down before the application sees
+/// it, when no other call can be in the way of the worker: see [`transition`]. If the handshake has ended meanwhile, it
+/// is shut down here.
 /// Context: may sleep.
 pub(super) fn shutdown_late(this: &Sock, how: i32) {
     {
@@ -60,8 +60,8 @@ pub(super) fn shutdown_tcp(this: &Sock, how: i32) {
     let _ = this.tcp.shutdown(how).map(|()| this.sk.add_shutdown(bits));
 }
 
-/// As [`Sock::transition`], after `apply` was called with every shutdown(2) that came before that, and while it
-/// could not be done yet.
+/// As [`Sock::transition`], at the end of a handshake: first calls `apply` with the argument of each shutdown(2) that
+/// was called during the handshake, so that none is left to be done after the transition.
 pub(super) fn transition(
     this: &Sock,
     from: &[Phase],

@@ -39,7 +39,7 @@ const SHORT_WORK: Delta = Delta::from_micros(100);
 /// Announces a call in which TCP accesses the application's memory with its lock held, once no work wants that.
 /// [`resume_work`] has to follow.
 /// Context: may sleep.
-pub(super) fn begin_user_access(this: &Sock) -> UserAccessCall<'_> {
+fn begin_user_access(this: &Sock) -> UserAccessCall<'_> {
     loop {
         if let Some(access) = this.tcp.begin_user_access() {
             return access;
@@ -51,7 +51,17 @@ pub(super) fn begin_user_access(this: &Sock) -> UserAccessCall<'_> {
 /// Runs `call`, in which TCP may access the application's memory with its lock held.
 /// Context: may sleep.
 pub(super) fn announced<R>(this: ArcBorrow<'_, Sock>, call: impl FnOnce() -> R) -> R {
-    let access = begin_user_access(&this);
+    announced_if(true, this, call)
+}
+
+/// As [`announced`], but says so only if `is_needed`: where all work that there may be tries the lock it is not.
+/// Context: may sleep.
+pub(super) fn announced_if<R>(
+    is_needed: bool,
+    this: ArcBorrow<'_, Sock>,
+    call: impl FnOnce() -> R,
+) -> R {
+    let access = is_needed.then(|| begin_user_access(&this));
     let result = call();
     drop(access);
     resume_work(this);
@@ -107,7 +117,7 @@ pub(super) fn begin_work(this: &Sock) -> Option<UserAccessWork<'_>> {
 /// Queues the work again if it was kept from TCP's lock. To be called after calls of the application that may have
 /// had that while they accessed its memory.
 /// Context: any.
-pub(super) fn resume_work(this: ArcBorrow<'_, Sock>) {
+fn resume_work(this: ArcBorrow<'_, Sock>) {
     if this.is_work_kept_out.load(Relaxed) && this.is_work_kept_out.xchg(false, Full) {
         Sock::schedule_work(this);
     }

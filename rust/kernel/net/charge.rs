@@ -101,25 +101,24 @@ impl Charge {
     pub fn received_in_work(sk: &Sk, bytes: u32) -> Result<Self> {
         let bytes = i32::try_from(bytes)?;
         let purpose = Purpose::Receive;
-        let mut pauses = OWNED_PAUSES.into_iter();
-        loop {
+        let charge = || {
             // SAFETY: The socket is alive and, inside, owned by us.
-            let tried = unsafe { try_owned(sk.as_ptr(), |ptr| charge_within(ptr, purpose, bytes)) };
-            match (tried, pauses.next()) {
-                (Some(result), _) => result?,
-                (None, Some(pause)) => {
-                    fsleep(pause);
-                    continue;
-                }
-                (None, None) => return Err(ENOMEM),
+            unsafe { try_owned(sk.as_ptr(), |ptr| charge_within(ptr, purpose, bytes)) }
+        };
+        let mut result = charge();
+        for pause in OWNED_PAUSES {
+            if result.is_none() {
+                fsleep(pause);
+                result = charge();
             }
-            // INVARIANT: So much was just charged.
-            return Ok(Self {
-                sk: sk.into(),
-                purpose,
-                bytes,
-            });
         }
+        result.unwrap_or(Err(ENOMEM))?;
+        // INVARIANT: So much was just charged.
+        Ok(Self {
+            sk: sk.into(),
+            purpose,
+            bytes,
+        })
     }
 
     /// Charges a socket for data to send regardless of its cgroup's limit, as TCP does for a stream with nothing in
