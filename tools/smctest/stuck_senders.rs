@@ -98,18 +98,16 @@ fn look(context: &Context, listener: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// The names of this module's workers in uninterruptible sleep.
-fn waiting_workers() -> Result<Vec<String>> {
+/// The names of this module's workers that wait for the lock of a socket.
+pub(crate) fn waiting_workers() -> Result<Vec<String>> {
+    fs::read("/proc/self/stack").context("this kernel shows no stacks")?;
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
-        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        let named = stat
-            .split_once('(')
-            .and_then(|(_, rest)| rest.rsplit_once(") "));
-        if let Some((name, rest)) = named {
-            if name.starts_with("kworker/") && name.contains("smc") && rest.starts_with('D') {
-                found.push(name.to_owned());
-            }
+        let read = |name| fs::read_to_string(entry.path().join(name)).unwrap_or_default();
+        let name = read("comm");
+        let is_ours = name.starts_with("kworker/") && name.contains("smc");
+        if is_ours && read("stack").contains("lock_sock") {
+            found.push(name.trim_end().to_owned());
         }
     }
     Ok(found)

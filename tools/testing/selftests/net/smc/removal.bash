@@ -36,12 +36,18 @@ for end in a b; do
 	check "device of $end: SMC is back" smc_back 10
 done
 
-# A reader and a writer wait for a page that nobody serves: the device does not wait for them.
+# A reader, a writer and a getsockopt(2) wait for a page that nobody serves: the device does not wait for them, nor do
+# the workers that end the connections.
 if [ "$MODULE" = ours ]; then
 	check "stuck calls: a device is removed" smctest --expect smc stuck \
 		--lose "ip netns exec a rdma link delete ${RDMA}_a"
 	check "stuck calls: it comes back" add_rdma "$RDMA" a
 	check "stuck calls: SMC is back" smc_back 10
+	# A while, in which the worker tries.
+	check "stuck calls: the server's device is removed" smctest --expect smc stuck --at-server \
+		--lose "ip netns exec b rdma link delete ${RDMA}_b; sleep 2"
+	check "stuck calls: it comes back, too" add_rdma "$RDMA" b
+	check "stuck calls: SMC is back again" smc_back 10
 fi
 
 start_transfer "module"
